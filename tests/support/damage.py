@@ -131,7 +131,7 @@ DAMAGE: dict[str, tuple[str, str, Callable[[RunFolder], object]]] = {
     ),
     "fewer predictions": (
         "predictions.npz",
-        "toy has 39 pairs, its scores are of 40",
+        "but computed again it is",
         lambda run: change_predictions(
             run, lambda values: values.update({k: v[1:] for k, v in values.items()})
         ),

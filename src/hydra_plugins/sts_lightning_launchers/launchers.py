@@ -9,6 +9,7 @@ import contextlib
 import logging
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -98,9 +99,10 @@ class JobLauncher(Launcher):
         """Check and print the jobs with their cost, on the GPU that the option may name."""
         from sts_lightning.planning.cost_lines import Costs
         from sts_lightning.sweep.job_list import print_plan
-        from sts_lightning.workflows.checks import RunCheck
+        from sts_lightning.workflows.checks import check_later_run
 
-        print_plan(grid.composed_jobs(), RunCheck(), Costs(options().plan or None), self.gpus_per_job)
+        check = partial(check_later_run, read=set())
+        print_plan(grid.composed_jobs(), check, Costs(options().plan or None), self.gpus_per_job)
 
     @abstractmethod
     def run_jobs(self, jobs: Sequence[Job]) -> None:

@@ -10,7 +10,6 @@ import click
 from sts_lightning.cli.options import FILE, FRACTION, TRUST, TRUST_REMOTE_CODE
 from sts_lightning.config.trust import Trust
 from sts_lightning.core.console import print_scores
-from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import check_new_folder
 from sts_lightning.runs.folder import check_distinct
 from sts_lightning.workflows.average import average_runs
@@ -37,12 +36,6 @@ def average_command(
 ) -> None:
     """Average the weights of runs of one model, and print the dev scores of what was tried."""
     check_distinct(runs)
-    if len(runs) < 2 and not with_start:
-        raise ConfigError(
-            "one run has no average.",
-            key="runs",
-            hint="Name two runs, or give --with-start for an average with what the run started from.",
-        )
     check_new_folder(to)
     scores = average_runs(runs, to, with_start, Trust.of(trust, trust_remote_code))
     print_scores("Spearman x 100", {name: {"dev": dev} for name, dev in scores.items()})

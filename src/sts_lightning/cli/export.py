@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
     metavar="ID",
     help="Licence for the model card, such as apache-2.0. Default: what the base model's card says.",
 )
-@click.option("--push", "place", metavar="OWNER/NAME", help="Upload the folder to the model hub.")
+@click.option("--push", "repository", metavar="OWNER/NAME", help="Upload the folder to the model hub.")
 @click.option(
     "--private", is_flag=True, help="With --push: create a repository that only its owner may read."
 )
@@ -58,7 +58,7 @@ def export_command(
     form: Any,
     base: Any,
     license: str | None,
-    place: str | None,
+    repository: str | None,
     private: bool,
     revision: str | None,
     trust: Sequence[str],
@@ -66,8 +66,8 @@ def export_command(
 ) -> None:
     """Write RUN to FOLDER, which must not exist, for another library, with a model card."""
     target = None
-    if place is not None:
-        target = Target(place, private, revision)
+    if repository is not None:
+        target = Target(repository, private, revision)
         target.check()
     RunFolder(run).last_stage().load_config(Trust.of(trust, trust_remote_code))  # before files it names
     check_new_folder(folder)

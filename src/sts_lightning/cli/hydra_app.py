@@ -100,7 +100,9 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
         try:
             with reporting(options().debug) if single else contextlib.nullcontext():
                 check_known(cfg)
-                _name_own_folder()
+                folder = user_folder()
+                if folder is not None and is_first_process():  # one that is here by chance would go unnoticed
+                    log.info("configuration: %s, then that of the package", folder)
                 try:
                     return task(cfg)
                 except OSError as error:
@@ -113,13 +115,6 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
     return wrapped
 
 
-def _name_own_folder() -> None:
-    """Say that a user's folder is searched: one that is here by chance would change a run unnoticed."""
-    own = user_folder()
-    if own is not None and is_first_process():
-        log.info("configuration: %s, then that of the package", own)
-
-
 def storage_error(error: OSError, folder: str) -> StorageError:
     """Return the error for a failed write. Files written earlier are intact: every write is atomic.
 
@@ -130,7 +125,7 @@ def storage_error(error: OSError, folder: str) -> StorageError:
     where = f": {error.filename}" if error.filename else ""
     message = f"{error.strerror}{where}. Files written earlier are intact."
     state = RunFolder(Path(folder)).state
-    if state == "cut":
+    if state == "interrupted":
         message += f" Fix it, then resume with: {command_line('train', path_override('resume', folder))}"
     elif state != "finished":
         message += " Fix it, then start again with the same command."

@@ -65,18 +65,17 @@ def leaks_command(
         pairs, ends = read_text_pairs(file, columns)
     tests = _read_tests(tests_file, columns, data_root)
     leaks = find_leaks(pairs, tests, near or None)
-    strongest: dict[int, str] = {}  # kind of each row
+    strongest: dict[int, str] = {}  # how equal each row is to a test pair
     for leak in leaks:
         strongest[leak.row] = min(strongest.get(leak.row, leak.kind), leak.kind, key=KINDS.index)
     table = Table(title=f"Training pairs, of {len(pairs):,}, that also occur in a test set")
-    kinds = [kind for kind in KINDS if kind != "near" or near]
-    for heading in ("", *kinds, "any"):
+    columns_ = [kind for kind in KINDS if kind != "near" or near]
+    for heading in ("", *columns_, "any"):
         table.add_column(heading, justify="right" if heading else "left")
-    found_in: dict[str, list[str]] = {
-        task: [leak.kind for leak in leaks if leak.task == task] for task in tests
-    }
-    for name, found in [*found_in.items(), ("distinct pairs", list(strongest.values()))]:
-        table.add_row(name, *(str(found.count(kind)) for kind in kinds), str(len(found)))
+    rows: dict[str, list[str]] = {task: [leak.kind for leak in leaks if leak.task == task] for task in tests}
+    rows["distinct pairs"] = list(strongest.values())
+    for name, row in rows.items():
+        table.add_row(name, *(str(row.count(kind)) for kind in columns_), str(len(row)))
     Console().print(table)
     if listing is not None:
         _write_list(leaks, pairs, ends, listing)

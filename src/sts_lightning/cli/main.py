@@ -86,9 +86,8 @@ class LazyGroup(click.Group):
             hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(self.known)}."
             ctx.fail(f"there is no command {cmd_name!r}. {hint}")
         module = cmd_name if ctx.parent is None else self.name
-        found = getattr(import_module(f"sts_lightning.cli.{module}"), f"{cmd_name}_command")
-        assert isinstance(found, click.Command)
-        return found
+        command: click.Command = getattr(import_module(f"sts_lightning.cli.{module}"), f"{cmd_name}_command")
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table."""

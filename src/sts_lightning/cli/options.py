@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,7 @@ FILE = click.Path(path_type=Path)
 """A file or a folder, which the command itself checks."""
 
 
-class _Fraction(click.FloatRange):
-    """A number from 0 to 1; NaN, which no comparison rejects, is none."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found = super().convert(value, param, ctx)
-        return self.fail(f"{value} is no number.", param, ctx) if math.isnan(found) else found
-
-
-FRACTION = _Fraction(0, 1)
+FRACTION = click.FloatRange(0, 1)
 RESAMPLES = click.option(
     "--resamples",
     type=click.IntRange(1, 1_000_000),

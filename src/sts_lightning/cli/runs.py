@@ -55,10 +55,10 @@ def list_command(
 ) -> None:
     """List the runs in FOLDER, by default those in runs, best first."""
     check_output("--csv", table)
-    runs = [one for one in find_runs(folder) if fits(one.settings, where)]
+    runs = [run for run in find_runs(folder) if fits(run.settings, where)]
     if not runs:
         raise UserError(f"{folder} has no run{' with ' + ' '.join(where) if where else ''}.")
-    scores = list(dict.fromkeys(name for one in runs if one.metrics for name in one.metrics.scores))
+    scores = list(dict.fromkeys(name for run in runs if run.metrics for name in run.metrics.scores))
     scores.sort(key=lambda name: name not in ("dev", "average"))
     groups = sort_groups(group_seeds(runs, each), sort, scores)
     if table is not None:
@@ -67,9 +67,9 @@ def list_command(
         log.info("%s", best_on_dev(runs).folder.path)
         return
     print_groups(groups, scores, folder)
-    for one in runs:
-        if one.problem:
-            log.warning("WARNING: %s", one.problem)
+    for run in runs:
+        if run.problem:
+            log.warning("WARNING: %s", run.problem)
 
 
 @click.command("compare")
@@ -90,7 +90,7 @@ def compare_command(runs: Sequence[Path], others: Sequence[Path], resamples: int
 
     check_distinct(runs)
     check_distinct(others, "--to")
-    one, two, difference = compare(runs, others, resamples)
+    first, second, difference = compare(runs, others, resamples)
     table = Table(
         title="Spearman x 100 with 95 % intervals over test pairs; *: the interval excludes zero",
         caption="Seeds may vary more than test pairs: compare several runs of each system.",
@@ -99,7 +99,7 @@ def compare_command(runs: Sequence[Path], others: Sequence[Path], resamples: int
         table.add_column(heading, justify="right" if heading else "left")
     for task, interval in difference.items():
         mark = " *" if interval.low > 0 or interval.high < 0 else "  "
-        table.add_row(task, _unsigned(one[task]), _unsigned(two[task]), f"{interval}{mark}")
+        table.add_row(task, _unsigned(first[task]), _unsigned(second[task]), f"{interval}{mark}")
     width = None if Console().is_terminal else 120
     Console(width=width, markup=False, emoji=False).print(table)  # names may contain brackets
 
@@ -124,13 +124,13 @@ def check_command(run: Path, trust: Sequence[str], trust_remote_code: bool) -> N
     """
     from sts_lightning.workflows.verify import verify  # loads torch
 
-    outcomes = []
+    checks = wrong = 0
     for check in verify(RunFolder(run), Trust.of(trust, trust_remote_code)):
         log.info("%-12s %s: %s", check.outcome, check.name, check.text)
-        outcomes.append(check.outcome)
-    wrong = outcomes.count("wrong")
+        checks += 1
+        wrong += check.outcome == "wrong"
     if wrong:
-        raise CheckpointError(f"{wrong} of {len(outcomes)} checks of {run} have failed.")
+        raise CheckpointError(f"{wrong} of {checks} checks of {run} have failed.")
 
 
 @click.command("mean")

@@ -29,11 +29,12 @@ LOADING: dict[str, Any] = {"batch_size": int, "seed": int, "num_workers": int}
 
 def shared_settings(cfg: DictConfig) -> dict[str, Any]:
     """Return the settings of the top level that a data set may take, by the names of its arguments."""
-    values = {argument: cfg[key] for argument, key in SHARED.items()}
-    return {
-        argument: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-        for argument, value in values.items()
-    }
+    return {argument: plain(cfg[key]) for argument, key in SHARED.items()}
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a configuration as a plain container, its interpolations resolved."""
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
 
 def argument_types(target: Callable[..., Any]) -> dict[str, Any]:
@@ -59,8 +60,8 @@ def _hints(annotated: Callable[..., Any]) -> dict[str, Any]:
     hints: dict[str, Any] = {}
     for name, annotation in getattr(annotated, "__annotations__", {}).items():
         with suppress(NameError):
-            one = types.SimpleNamespace(__annotations__={name: annotation})
-            hints |= typing.get_type_hints(one, scope)
+            alone = types.SimpleNamespace(__annotations__={name: annotation})
+            hints |= typing.get_type_hints(alone, scope)
     return hints
 
 
@@ -75,26 +76,26 @@ def takes(target: object, argument: str) -> bool:
 
 
 def build(
-    path: str, node: DictConfig, kind: type, facts: Mapping[str, Any] = NO_FACTS, **arguments: Any
+    path: str, node: DictConfig, cls: type, facts: Mapping[str, Any] = NO_FACTS, **arguments: Any
 ) -> Any:
     """Instantiate a node, nested nodes first; an error of a constructor names the setting by its full path.
 
     Args:
         path: Key of the node in the configuration, for messages.
         node: Configuration with a ``_target_``.
-        kind: Class that the place in the configuration is for; ``object`` for any.
+        cls: Class that the node must make; ``object`` for any.
         facts: Values that no setting decides, such as the size of the embeddings. The constructors of the
             node and of nested nodes receive those that they name as arguments.
         **arguments: Further arguments, which take precedence over those of the node.
 
     Raises:
         ConfigError: A constructor raised an error that is not the user's already, a setting has the name of a
-            fact, or the object is of another class than ``kind``.
+            fact, or the object is of another class than ``cls``.
     """
     built = _instantiate(path, node, facts, arguments)
-    if not isinstance(built, kind):
+    if not isinstance(built, cls):
         raise ConfigError(
-            f"{path}._target_ makes an object of the class {type(built).__name__}, not a {kind.__name__}.",
+            f"{path}._target_ makes an object of the class {type(built).__name__}, not a {cls.__name__}.",
             key=f"{path}._target_",
         )
     return built
@@ -104,7 +105,7 @@ def _instantiate(path: str, node: DictConfig, facts: Mapping[str, Any], argument
     arguments |= _facts_for(path, node, facts)
     nested = {
         key: _build_nested(f"{path}.{key}", value, facts)
-        for key, value in _pairs(node)
+        for key, value in items(node)
         if key not in arguments and _contains_target(value)
     }
     with name_setting(path, node):
@@ -112,7 +113,7 @@ def _instantiate(path: str, node: DictConfig, facts: Mapping[str, Any], argument
             if not nested:
                 return instantiate(node, _convert_="all", **arguments)
             # Hydra would read built dataclasses, such as peft's configurations, as structured configs.
-            plain = DictConfig({key: value for key, value in _pairs(node) if key not in nested})
+            plain = DictConfig({key: value for key, value in items(node) if key not in nested})
             return instantiate(plain, _convert_="all", _partial_=True, **arguments)(**nested)
         except (UserError, ValueError, ImportError):
             raise
@@ -143,13 +144,14 @@ def _build_nested(path: str, value: Any, facts: Mapping[str, Any]) -> Any:
     if isinstance(value, DictConfig):
         if "_target_" in value:
             return build(path, value, object, facts)
-        return {key: _build_nested(f"{path}.{key}", item, facts) for key, item in _pairs(value)}
+        return {key: _build_nested(f"{path}.{key}", item, facts) for key, item in items(value)}
     if isinstance(value, ListConfig):
         return [_build_nested(f"{path}.{i}", item, facts) for i, item in enumerate(value)]
     return value
 
 
-def _pairs(node: DictConfig) -> Iterator[tuple[str, Any]]:
+def items(node: DictConfig) -> Iterator[tuple[str, Any]]:
+    """Yield keys and values; OmegaConf's own keys need not be text."""
     for key, value in node.items():
         yield str(key), value
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import difflib
-import functools
 import re
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,10 @@ from hydra.utils import get_method
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.build import LOADING, SHARED, argument_types
+from sts_lightning.config.build import LOADING, SHARED, argument_types, items, plain
 from sts_lightning.config.schema import TrainConfig
 from sts_lightning.core.errors import ConfigError
-
-OPTIONS = {
-    "plan": "--plan, or --plan=CARD, of train.py -m",
-    "stage": "--stage NAME of train.py",
-    "share_stages": "--share-stages, or --no-share-stages, of train.py",
-    "trust": "--trust NAME",
-    "trust_remote_code": "--trust-remote-code",
-    "debug": "--debug",
-    "resume": "resume=RUN of train.py",
-}
-"""Options of the commands, which are no settings, by names by which they could be taken for such."""
+from sts_lightning.core.json_files import as_type
 
 _BARE = re.compile(r"[A-Za-z0-9_./:@%+~ -]+")
 
@@ -58,25 +47,18 @@ def suggest(key: str, known: Iterable[str]) -> str:
     return f"There are: {', '.join(known)}." if 0 < len(known) <= 20 else ""
 
 
-def unknown_key(key: str, suggestion: str) -> ConfigError:
-    """Return the error for a key that does not exist.
-
-    Args:
-        key: Dotted key as given.
-        suggestion: Result of `suggest`.
-    """
-    option = OPTIONS.get(key)
-    hint = suggestion if option is None else f"Did you mean the option {option}?"
+def unknown_key(key: str, hint: str) -> ConfigError:
+    """Return the error for a key that does not exist, with the result of `suggest`."""
     return ConfigError(f"{key}: no such setting.", key=key, hint=hint)
 
 
 def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
     """Return the leaves of nested plain settings by dotted key; an empty group has none."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
-        found |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
-    return found
+        leaves |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+    return leaves
 
 
 def flat_keys(cfg: DictConfig, prefix: str = "") -> list[str]:
@@ -113,11 +95,9 @@ def shown(value: Any) -> str:
 
 def stage_overrides(overrides: Iterable[str], experiment: str) -> list[str]:
     """Return the overrides of one stage of a run: its experiment, and those common to all stages."""
-    own = ("experiment=", "stages.", "name=")
-    return [
-        f"experiment={experiment}",
-        *(text for text in overrides if not text.lstrip("+~").startswith(own)),
-    ]
+    of_run = ("experiment=", "stages.", "name=")
+    common = [text for text in overrides if not text.lstrip("+~").startswith(of_run)]
+    return [f"experiment={experiment}", *common]
 
 
 LARGEST = 1e12
@@ -137,9 +117,9 @@ def check_config(cfg: DictConfig) -> DictConfig:
         ConfigError: See `check_values`; or a group does not fit the signature of what it names.
     """
     resolved = check_values(cfg)
-    for key, node in _items(resolved):
+    for key, node in items(resolved):
         if isinstance(node, DictConfig):
-            _check_targets(key, node)
+            check_target(key, node)
     _check_shared(resolved)
     return resolved
 
@@ -172,17 +152,17 @@ def check_values(cfg: DictConfig) -> DictConfig:
 
 
 def check_known(cfg: DictConfig, path: str = "") -> None:
-    """Check what is read before `check_config`: the flags of the top level, and that each key is one.
+    """Check that each key of a typed group is a setting; nothing would read another one.
 
     On the top level a setting may be added that others refer to, as in ``+width=64``.
 
     Raises:
-        ConfigError: A flag has another value, or a key was added to a typed group and nothing reads it.
+        ConfigError: A key was added to a typed group, and nothing reads it.
     """
     schema = OmegaConf.get_type(cfg)
     if not dataclasses.is_dataclass(schema):
         return
-    fields = {field.name: field for field in dataclasses.fields(schema)}
+    fields = [field.name for field in dataclasses.fields(schema)]
     text = "" if path else OmegaConf.to_yaml(cfg)
     for name in map(str, cfg):
         if name not in fields and not re.search(rf"\$\{{{re.escape(name)}[.}}]", text):
@@ -190,9 +170,6 @@ def check_known(cfg: DictConfig, path: str = "") -> None:
             if path == "trainer.":
                 hint += f" Further arguments of Lightning's Trainer are set by +trainer.extra.{name}=..."
             raise unknown_key(f"{path}{name}", hint)
-        choices = fields[name].metadata.get("choices", ()) if name in fields and not path else ()
-        if True in choices:
-            _check_choice(name, cfg[name], choices)
         child = cfg._get_node(name)
         if isinstance(child, DictConfig) and not child._is_interpolation() and not child._is_none():
             check_known(child, f"{path}{name}.")
@@ -200,16 +177,6 @@ def check_known(cfg: DictConfig, path: str = "") -> None:
 
 def _missing(key: str) -> ConfigError:
     return ConfigError(f"{key} is required.", key=key, hint=f"Set it on the command line: {key}=...")
-
-
-def _check_targets(path: str, node: DictConfig) -> None:
-    """Check a node with a ``_target_``, or those in it, as in the groups ``logger`` and ``callbacks``."""
-    if "_target_" in node:
-        check_target(path, node)
-        return
-    for key, value in _items(node):
-        if isinstance(value, DictConfig):
-            _check_targets(f"{path}.{key}", value)
 
 
 def _check_shared(cfg: DictConfig) -> None:
@@ -229,13 +196,13 @@ def _check_groups(cfg: DictConfig) -> None:
     """Check that each untyped group of the configuration describes what is to be built."""
     schema = OmegaConf.get_type(cfg)
     for field in dataclasses.fields(schema) if dataclasses.is_dataclass(schema) else ():
-        kind, value = field.metadata.get("group"), cfg[field.name]
+        count, value = field.metadata.get("group"), cfg[field.name]
         absent = value is None or (isinstance(value, DictConfig) and not value)
-        if kind is None or (kind == "optional" and absent):
+        if count is None or (count == "optional" and absent):
             continue
         nodes = {field.name: value}
-        if kind == "named":
-            nodes = {f"{field.name}.{name}": node for name, node in _items(value)}
+        if count == "named":
+            nodes = {f"{field.name}.{name}": node for name, node in items(value)}
         for key, node in nodes.items():
             if not isinstance(node, DictConfig) or not isinstance(node.get("_target_"), str):
                 raise ConfigError(
@@ -247,7 +214,7 @@ def _check_groups(cfg: DictConfig) -> None:
 
 def _check_finite(node: DictConfig | ListConfig, prefix: str) -> None:
     """Reject NaN, infinity and astronomical numbers in any setting; no setting has a meaning for them."""
-    pairs = _items(node) if isinstance(node, DictConfig) else ((str(i), v) for i, v in enumerate(node))
+    pairs = items(node) if isinstance(node, DictConfig) else ((str(i), v) for i, v in enumerate(node))
     for key, value in pairs:
         if isinstance(value, DictConfig | ListConfig):
             _check_finite(value, f"{prefix}{key}.")
@@ -260,7 +227,7 @@ def _check_fields(node: DictConfig, prefix: str) -> None:
     schema = OmegaConf.get_type(node)
     fields = {f.name: f for f in dataclasses.fields(schema)} if dataclasses.is_dataclass(schema) else {}
     hints = typing.get_type_hints(schema) if fields else {}
-    for key, value in _items(node):
+    for key, value in items(node):
         path = f"{prefix}{key}"
         if key in fields:
             choices, must = (fields[key].metadata.get(name) for name in ("choices", "must"))
@@ -268,10 +235,13 @@ def _check_fields(node: DictConfig, prefix: str) -> None:
                 raise ConfigError(f"{path} is blank.", key=path, hint="Give a value, or leave it out.")
             if choices is not None:
                 _check_choice(path, value, choices)
-            _check_length(path, value, hints[key])
+            if typing.get_origin(hints[key]) is tuple:  # OmegaConf checks their items, but not their number
+                _check_type(path, value, hints[key])
             each = value if typing.get_origin(hints[key]) in (list, tuple) else [value]
             optional = hints[key] is not Any and _allows_none(hints[key])
-            if must is not None and not all(must[0](one) for one in each if not (one is None and optional)):
+            if must is not None and not all(
+                must[0](item) for item in each if not (item is None and optional)
+            ):
                 raise ConfigError(f"{path} must {must[1]}, got {value}.", key=path)
         if isinstance(value, DictConfig):
             _check_fields(value, f"{path}.")
@@ -293,9 +263,16 @@ def _check_choice(key: str, value: Any, choices: Sequence[Any]) -> None:
 def check_target(path: str, node: DictConfig) -> None:
     """Check the keys and the types of values of a node against the signature of its ``_target_``.
 
+    A node without one may hold others, as the groups ``logger`` and ``callbacks`` do.
+
     Raises:
-        ConfigError: The target does not exist, a key is unknown, or a value has a wrong type.
+        ConfigError: A target does not exist, a key is unknown, or a value has a wrong type.
     """
+    if "_target_" not in node:
+        for key, value in items(node):
+            if isinstance(value, DictConfig):
+                check_target(f"{path}.{key}", value)
+        return
     try:
         hints = argument_types(get_method(node["_target_"]))  # ValueError: no signature, as builtins.dict
     except Exception as error:  # an import may raise anything
@@ -305,7 +282,7 @@ def check_target(path: str, node: DictConfig) -> None:
         ) from error
     if path == "data":
         hints |= LOADING
-    for key, value in _items(node):
+    for key, value in items(node):
         if key == "_target_":
             continue
         if key not in hints:
@@ -316,61 +293,23 @@ def check_target(path: str, node: DictConfig) -> None:
         if not (isinstance(value, DictConfig) and "_target_" in value):
             _check_type(f"{path}.{key}", value, hints[key])
         if isinstance(value, DictConfig):
-            _check_targets(f"{path}.{key}", value)
+            check_target(f"{path}.{key}", value)
 
 
-def _items(node: DictConfig) -> Iterator[tuple[str, Any]]:
-    for key, value in node.items():
-        yield str(key), value
-
-
-@functools.cache
 def _check_type(key: str, value: Any, hint: Any) -> None:
-    """Check a value against a `Literal` or a type that OmegaConf converts; other hints are not checked."""
+    """Check a value against a `Literal` or a type that pydantic reads; other hints are not checked."""
     if typing.get_origin(hint) is typing.Literal:
         _check_choice(key, value, typing.get_args(hint))
         return
     if value is None and not _allows_none(hint):
         raise _missing(key)
-    _check_length(key, value, hint)
-    wanted = _schema(hint)
-    if wanted is None:
-        return
-    name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
     try:
-        merged: Any = OmegaConf.merge(wanted, {"value": value})
-    except OmegaConfBaseException as error:
+        as_type(plain(value), hint)
+    except ValueError as error:
+        name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
         raise ConfigError(f"{key}={value!r} is not of type {name}.", key=key) from error
-    # The target receives the unconverted value: the string 'no' would be true, and '0.1' no number.
-    if _kinds(value) != _kinds(merged["value"]):
-        raise ConfigError(f"{key}={value!r} is not of type {name}.", key=key)
-
-
-@functools.cache
-def _schema(hint: Any) -> DictConfig | None:
-    """Return a configuration with one value of a type, None for a type that OmegaConf does not know."""
-    try:
-        schema: DictConfig = OmegaConf.structured(dataclasses.make_dataclass("Schema", [("value", hint)]))
-    except OmegaConfBaseException:
-        return None
-    return schema
-
-
-def _check_length(key: str, value: Any, hint: Any) -> None:
-    """Check that a list given for a tuple has the tuple's length."""
-    for option in (hint, *typing.get_args(hint)):
-        arguments = typing.get_args(option)
-        if typing.get_origin(option) is tuple and ... not in arguments and isinstance(value, ListConfig):
-            if len(value) != len(arguments):
-                raise ConfigError(f"{key}={value} needs {len(arguments)} values, got {len(value)}.", key=key)
-            return
-
-
-def _kinds(value: Any) -> Any:
-    """Return whether a value, or each value of a list, is a string, a boolean or something else."""
-    if isinstance(value, ListConfig):
-        return [_kinds(item) for item in value]
-    return next((kind for kind in (str, bool) if isinstance(value, kind)), None)
+    except (RuntimeError, TypeError):  # pydantic has no schema for the type, or JSON no form of the value
+        return
 
 
 def _allows_none(hint: Any) -> bool:

@@ -59,8 +59,8 @@ def broken_yaml(error: YAMLError) -> ConfigError:
     """Return the error for a file that is not valid YAML, with its line."""
     if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
         return ConfigError(f"a configuration is not valid YAML: {error}")
-    place = f"{error.problem_mark.name}, line {error.problem_mark.line + 1}"
-    return ConfigError(f"{place}: not valid YAML ({error.problem}).")
+    line = f"{error.problem_mark.name}, line {error.problem_mark.line + 1}"
+    return ConfigError(f"{line}: not valid YAML ({error.problem}).")
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def compose_train(overrides: Sequence[str]) -> dict[str, DictConfig]:
         ConfigError: A setting or a choice does not exist.
     """
 
-    def one(texts: Sequence[str]) -> DictConfig:
+    def compose_plain(texts: Sequence[str]) -> DictConfig:
         whole = compose_job("train", tuple(texts))
         cfg = copy.deepcopy(whole)
         with job_config(whole), open_dict(cfg):
@@ -107,8 +107,8 @@ def compose_train(overrides: Sequence[str]) -> dict[str, DictConfig]:
         return cfg
 
     try:
-        cfg = one(overrides)
-        stages = compose_stages(cfg, overrides, one) if cfg.stages else {"run": cfg}
+        cfg = compose_plain(overrides)
+        stages = compose_stages(cfg, overrides, compose_plain) if cfg.stages else {"run": cfg}
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error, "train", overrides) from error
     for stage in stages.values() if cfg.stages else ():
@@ -132,13 +132,13 @@ def explain(error: Exception, entry: Entry, overrides: Sequence[str]) -> ConfigE
     if "In 'hydra/sweeper/search': Could not" in text and find_spec("optuna") is None:
         hint = "pip install 'sts-lightning[optuna]'."
         return ConfigError("hydra/sweeper=search needs Optuna's sweeper.", hint=hint)
-    if several := re.search(r"Ambiguous value for argument '(.*?)'\s*\n", text, re.DOTALL):
-        key, _, values = several[1].partition("=")
+    if values := re.search(r"Ambiguous value for argument '(.*?)'\s*\n", text, re.DOTALL):
+        key, _, listed = values[1].partition("=")
         return ConfigError(
-            f"{several[1]} gives {key} several values, which are a sweep.",
+            f"{values[1]} gives {key} several values, which are a sweep.",
             key=key,
-            hint=f"Add -m to run each, write a list as {shlex.quote(f'{key}=[{values}]')}, or quote a text "
-            f"with a comma: {shlex.quote(path_override(key, values))}.",
+            hint=f"Add -m to run each, write a list as {shlex.quote(f'{key}=[{listed}]')}, or quote a text "
+            f"with a comma: {shlex.quote(path_override(key, listed))}.",
         )
     if sweep := re.search(r"Sweep parameters '(.*)' requires --multirun", text, re.DOTALL):
         return ConfigError(f"{sweep[1]} is a sweep.", hint="Add -m to run each of its values.")
@@ -203,7 +203,7 @@ def compose_stages(cfg: DictConfig, overrides: Sequence[str], compose: Compose) 
     Args:
         cfg: Configuration of the run, with ``stages``.
         overrides: Overrides of the command line.
-        compose: Function that composes a configuration.
+        compose: Function that composes the configuration of train.py from overrides.
 
     Returns:
         Configurations by name, in order; checked, but their interpolations are not resolved.
@@ -213,13 +213,13 @@ def compose_stages(cfg: DictConfig, overrides: Sequence[str], compose: Compose) 
     """
     composed = {}
     for name, settings in cfg.stages.items():
-        own: Any = OmegaConf.to_container(settings)
-        experiment = own.pop("experiment", None)
+        of_stage: Any = OmegaConf.to_container(settings)
+        experiment = of_stage.pop("experiment", None)
         if experiment is None:
             raise ConfigError(f"stages.{name}.experiment is missing.", key=f"stages.{name}.experiment")
         base = compose(stage_overrides(overrides, experiment))
         try:
-            stage = OmegaConf.merge(base, own)
+            stage = OmegaConf.merge(base, of_stage)
         except (ConfigAttributeError, ConfigKeyError) as error:
             key = str(error.full_key)
             raise unknown_key(f"stages.{name}.{key}", suggest(key, flat_keys(base))) from error
@@ -257,7 +257,7 @@ def share_stages(stages: Mapping[str, DictConfig]) -> dict[str, str]:
     return folders
 
 
-SEVERAL = ("callbacks", "logger")
+LISTS = ("callbacks", "logger")
 """Groups of which a run may have several choices, or none, given as a list."""
 
 ELSEWHERE = ("--config-path", "-cp", "hydra.searchpath")
@@ -308,7 +308,7 @@ def _check_choice(argument: str, group: str, value: Any, choices: list[str]) -> 
     if isinstance(value, dict):  # values of the settings themselves, which the schema checks
         return
     known = ", ".join(choices)
-    for name in value if group in SEVERAL and isinstance(value, list) else [value]:
+    for name in value if group in LISTS and isinstance(value, list) else [value]:
         if not isinstance(name, str):
             raise ConfigError(f"{argument}: {group} is chosen by name among {known}.", key=group)
         if name not in choices:

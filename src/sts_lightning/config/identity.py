@@ -10,13 +10,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-VOLATILE = (
-    "hydra",
-    "data_root",
-    "shared",
-    "cache_dir",
-    "auxiliary.cache_dir",
-)
+from sts_lightning.config.build import plain
+
+VOLATILE = ("hydra", "data_root", "shared", "cache_dir", "auxiliary.cache_dir")
 """Keys, also dotted ones, that do not affect the result of a run."""
 
 DIVISION = (
@@ -49,14 +45,8 @@ def configuration_hash(cfg: DictConfig, named: bool = True) -> str:
 
 def defining(cfg: DictConfig) -> dict[str, Any]:
     """Return the settings that define a run, resolved."""
-    settings = {
-        str(key): OmegaConf.to_container(cfg[key], resolve=True)
-        if OmegaConf.is_config(cfg[key])
-        else cfg[key]
-        for key in cfg
-        if key not in VOLATILE and not OmegaConf.is_missing(cfg, key)
-    }
-    return without_volatile(settings)
+    keys = [key for key in cfg if key not in VOLATILE and not OmegaConf.is_missing(cfg, key)]
+    return without_volatile({str(key): plain(cfg[key]) for key in keys})
 
 
 def without_volatile(node: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
@@ -82,8 +72,6 @@ def move_data(cfg: DictConfig, data_root: str) -> None:
         return data_root + value.removeprefix(former) if value.startswith(f"{former}/") else value
 
     with open_dict(cfg):
-        for group in {"data", "model"} & set(cfg):
-            cfg[group] = moved(OmegaConf.to_container(cfg[group], resolve=False))
-        if cfg.get("path") is not None:
-            cfg.path = moved(OmegaConf.to_container(cfg.path) if OmegaConf.is_config(cfg.path) else cfg.path)
+        for key in {"data", "model", "path"} & set(cfg):
+            cfg[key] = moved(plain(cfg[key]))
         cfg.data_root = data_root

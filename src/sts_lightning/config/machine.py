@@ -118,7 +118,7 @@ def fix_workspace(machine: Machine) -> None:
     """Have cuBLAS compute the same sums in every run, where the run is deterministic.
 
     PyTorch reads this variable once, at the first matrix product of the process. Lightning sets it when its
-    Trainer is built, which is after that product if a quantised model of an unknown kind is probed.
+    Trainer is built, which is after that product if a quantised model of an unknown type is probed.
     """
     if machine.accelerator == "gpu" and machine.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -175,7 +175,7 @@ def _precision(accelerator: str) -> tuple[str, str]:
     if accelerator == "gpu":
         major, minor = torch.cuda.get_device_capability()
         if major >= 8:
-            return "bf16-mixed", "the card multiplies bfloat16 natively"
+            return "bf16-mixed", "the GPU multiplies bfloat16 natively"
         return "32-true", f"compute capability {major}.{minor} has no bfloat16"
     if accelerator == "mps":
         return "32-true", "Apple GPU"

@@ -72,7 +72,7 @@ def take_options(arguments: Sequence[str], entry: Entry) -> tuple[Options, list[
     Raises:
         ConfigError: An option lacks its value, or ``resume`` has none that can be read.
     """
-    found, rest, names, remote = Options(), list[str](), list[str](), False
+    chosen, rest, names, remote = Options(), list[str](), list[str](), False
     left = iter(arguments)
     for argument in left:
         name, equals, value = argument.partition("=")
@@ -81,20 +81,20 @@ def take_options(arguments: Sequence[str], entry: Entry) -> tuple[Options, list[
             if not value or value.startswith("-"):
                 raise ConfigError(f"{name} needs a name.", key=name)
             names += [value] if name == "--trust" else []
-            found = replace(found, stage=value) if name == "--stage" else found
+            chosen = replace(chosen, stage=value) if name == "--stage" else chosen
         elif argument == "--trust-remote-code":
             remote = True
         elif argument == "--debug":
-            found = replace(found, debug=True)
+            chosen = replace(chosen, debug=True)
         elif entry == "train" and name == "--plan":
-            found = replace(found, plan=value)
+            chosen = replace(chosen, plan=value)
         elif entry == "train" and argument in ("--share-stages", "--no-share-stages"):
-            found = replace(found, share_stages=argument == "--share-stages")
+            chosen = replace(chosen, share_stages=argument == "--share-stages")
         elif entry == "train" and name == "resume":
-            found = replace(found, resume=_folder(argument))
+            chosen = replace(chosen, resume=_folder(argument))
         else:
             rest.append(argument)
-    return replace(found, trust=Trust.of(names, remote)), rest
+    return replace(chosen, trust=Trust.of(names, remote)), rest
 
 
 def _folder(argument: str) -> str:
@@ -102,9 +102,6 @@ def _folder(argument: str) -> str:
         override = OverridesParser.create().parse_override(argument)
     except HydraException:
         return argument.partition("=")[2]  # characters that Hydra would want quoted
-    if override.is_sweep_override():
-        hint = "Repeat the command of a sweep to resume its runs, or resume each run by itself."
-        raise ConfigError("resume is for one run.", key="resume", hint=hint)
     value = override.value()
     folder = value if isinstance(value, str) else argument.partition("=")[2]  # 2026_01 would be a number
     if not folder.strip():

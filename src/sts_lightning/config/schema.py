@@ -71,9 +71,12 @@ LENGTH: Must = (lambda value: value == -1 or value >= 1, LIMIT[1])
 
 DEVICES: Must = (LENGTH[0], "be positive, or -1 for all")
 
-OR_AUTO: dict[str, Must] = {
-    "must": (lambda value: value == "auto" or (type(value) is int and value >= 1), "be at least 1, or auto")
-}
+CHUNK: Must = (
+    lambda value: value == "auto" or (type(value) is int and value >= 1),  # True, too, is an int
+    "be at least 1, or auto",
+)
+
+MICRO_BATCH: Must = (lambda value: value is None or CHUNK[0](value), "be a number of examples, auto or null")
 
 
 def _fraction_or_steps(least: float, words: str) -> Must:
@@ -151,8 +154,8 @@ class TrainerConfig:
     gradient_clip_val: float | None = _that((POSITIVE[0], "be positive, or null: no clipping"), None)
     log_every_n_steps: int = _that(AT_LEAST_1)
     deterministic: Any = field(default=MISSING, metadata={"choices": get_args(Deterministic)})
-    chunk_tokens: Any = field(default=MISSING, metadata=OR_AUTO)
-    micro_batch_size: Any = None
+    chunk_tokens: Any = field(default=MISSING, metadata={"must": CHUNK})
+    micro_batch_size: Any = field(default=None, metadata={"must": MICRO_BATCH})
     gradient_checkpointing: Any = field(default=MISSING, metadata=FLAG)
     official_gather: Any = field(default=False, metadata=FLAG)
     extra: dict[str, Any] = field(default_factory=dict)

@@ -7,9 +7,9 @@ which libraries import or download code. Whoever made the folder chose them.
   loggers, callbacks and all other parts are not built, so that nothing has to be known about them.
 - To resume a run, or to build its data, all parts are read.
 
-What may be built without consent is what this project's own ``conf`` names, each class at its place. Whatever
-else a folder asks for is rejected unless the user has named it at the call. Only the text is read: nothing
-that a folder names is imported before it has passed.
+What may be built without consent is what this project's own ``conf`` names, each class where it does.
+Whatever else a folder asks for is rejected unless the user has named it at the call. Only the text is read:
+nothing that a folder names is imported before it has passed.
 """
 
 from __future__ import annotations
@@ -114,10 +114,10 @@ def requests(values: Mapping[Any, Any], encoder_only: bool = False) -> list[Requ
         values: The configuration as plain containers, its interpolations not resolved.
         encoder_only: Whether nothing but its encoder is going to be built.
     """
-    found = list(_walk(values, ()))
-    if encoder_only:
-        found = [one for one in found if one.key.partition(".")[0] in ENCODER or one.needs is None]
-    return found
+    everything = list(_walk(values, ()))
+    if not encoder_only:
+        return everything
+    return [each for each in everything if each.key.partition(".")[0] in ENCODER or each.needs is None]
 
 
 def wanted(values: Mapping[Any, Any] | DictConfig) -> Trust:
@@ -130,8 +130,8 @@ def wanted(values: Mapping[Any, Any] | DictConfig) -> Trust:
     return _together(requests(values))
 
 
-def _together(found: Iterable[Request]) -> Trust:
-    return reduce(or_, (request.needs for request in found if request.needs is not None), NOTHING)
+def _together(asked: Iterable[Request]) -> Trust:
+    return reduce(or_, (request.needs for request in asked if request.needs is not None), NOTHING)
 
 
 def check(values: Mapping[Any, Any], source: str, trust: Trust, encoder_only: bool = False) -> None:
@@ -139,20 +139,24 @@ def check(values: Mapping[Any, Any], source: str, trust: Trust, encoder_only: bo
 
     Args:
         values: See `requests`.
-        source: File, with the part of it, for the message.
+        source: File, with the stage in it, for the message.
         trust: Consent of the user.
         encoder_only: See `requests`.
 
     Raises:
         UntrustedError: The message lists every request, and the arguments that would allow all of them.
     """
-    found = [one for one in requests(values, encoder_only) if one.needs is None or one.needs | trust != trust]
-    if not found:
+    asked = [
+        request
+        for request in requests(values, encoder_only)
+        if request.needs is None or request.needs | trust != trust
+    ]
+    if not asked:
         return
-    lines = "".join(f"\n  {request}" for request in found)
-    if any(request.needs is None for request in found):
+    lines = "".join(f"\n  {request}" for request in asked)
+    if any(request.needs is None for request in asked):
         raise UntrustedError(f"{source} is not used: no run of this project has{lines}")
-    needed = _together(found)
+    needed = _together(asked)
     python = [f"trust={sorted(needed.names)}"] if needed.names else []
     python += ["trust_remote_code=True"] if needed.remote_code else []
     raise UntrustedError(
@@ -234,9 +238,9 @@ def check_links(run: Path) -> None:
         UntrustedError: A file or folder in it is such a link.
     """
     for path in run.rglob("*"):
-        place = Path(os.path.realpath(path))  # unlike resolve, this bears a link to itself
-        if path.is_symlink() and not place.is_relative_to(os.path.realpath(run)):
-            raise UntrustedError(f"{path} links to {place}, outside the run folder; remove the link.")
+        target = Path(os.path.realpath(path))  # unlike resolve, this bears a link to itself
+        if path.is_symlink() and not target.is_relative_to(os.path.realpath(run)):
+            raise UntrustedError(f"{path} links to {target}, outside the run folder; remove the link.")
 
 
 def _read(path: Path) -> tuple[DictConfig, dict[Any, Any]]:
@@ -305,7 +309,7 @@ def _setting(name: str, value: Any, path: tuple[str, ...], target: Any) -> Itera
 
 
 def _arguments(target: Any, path: tuple[str, ...]) -> frozenset[str] | None:
-    """Return the arguments that this project's ``conf`` gives a target; None if it has none at this place.
+    """Return the arguments that this project's ``conf`` gives a target; None if it has none there.
 
     Args:
         target: Dotted name of the target.
@@ -323,23 +327,23 @@ def _arguments(target: Any, path: tuple[str, ...]) -> frozenset[str] | None:
 def _targets(group: str) -> Mapping[tuple[int, str], frozenset[str]]:
     """Return the arguments of the targets in a group's files by depth and name of the target.
 
-    Names are compared exactly, each at its place, since a prefix would also admit everything that a module
+    Names are compared exactly, each where ``conf`` has it: a prefix would also admit everything that a module
     imports.
     """
-    found: dict[tuple[int, str], frozenset[str]] = {}
+    arguments: dict[tuple[int, str], frozenset[str]] = {}
 
     def add(node: Any, depth: int) -> None:
         if isinstance(node, dict):
             if "_target_" in node:
-                place = depth, str(node["_target_"])
-                found[place] = found.get(place, frozenset()) | node.keys()
+                key = depth, str(node["_target_"])
+                arguments[key] = arguments.get(key, frozenset()) | node.keys()
             for child in node.values():
                 add(child, depth + 1)
 
     if re.fullmatch(r"[a-z]+", group):  # a folder of its own, none that a key leads to
         for path in (PACKAGED / group).glob("*.yaml"):
             add(yaml.safe_load(path.read_text("utf-8")), 1)
-    return found
+    return arguments
 
 
 def _is_plain(value: Any) -> bool:

@@ -51,10 +51,10 @@ from sts_lightning.core.files import replacing, write_atomic
 from sts_lightning.runs.history import read_history
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics, write_metrics
 
-State = Literal["new", "started", "cut", "finished"]
+State = Literal["new", "started", "interrupted", "finished"]
 """Progress of a run.
 
-``finished``: the results exist. ``cut``: there is a checkpoint, or a finished stage, to resume from.
+``finished``: the results exist. ``interrupted``: there is a checkpoint, or a finished stage, to resume from.
 ``started``: there is a configuration only. ``new``: none of these.
 """
 
@@ -86,9 +86,6 @@ class RunFolder:
         self.page_file = self.path / "report.html"
         self.attempt = (self.history_file, self.checkpoints, self.path / "tensorboard")
         """Files written before the first checkpoint, removed when the run starts again."""
-
-    def __repr__(self) -> str:
-        return f"RunFolder({str(self.path)!r})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RunFolder) and self.path == other.path
@@ -127,11 +124,11 @@ class RunFolder:
             states = [stage.state for stage in self.stages()]
             if states and states[-1] == "finished":
                 return "finished"
-            return "cut" if {"cut", "finished"} & set(states) else "started"
+            return "interrupted" if {"interrupted", "finished"} & set(states) else "started"
         if self.metrics_file.is_file():
             return "finished"
         if self.checkpoint("last").is_file():
-            return "cut"
+            return "interrupted"
         return "started" if self.config_file.is_file() else "new"
 
     @property
@@ -142,7 +139,7 @@ class RunFolder:
     @property
     def resumable(self) -> bool:
         """Whether there is a checkpoint, or a finished stage, to resume from."""
-        return self.state == "cut"
+        return self.state == "interrupted"
 
     def stages(self) -> list[RunFolder]:
         """Return the folders of the stages, in order; empty for a run of one stage.
@@ -204,7 +201,7 @@ class RunFolder:
         if not self.config_file.is_file():
             raise no_run(self.path, self.config_file.name)
         cfg = read_config(self.config_file, trust, encoder_only)
-        check_sections(cfg, self.config_file)
+        _check_sections(cfg, self.config_file)
         for key in _differing(cfg, encoder_only):
             raise self.of_another_version(key)
         if encoder_only:
@@ -244,16 +241,6 @@ class RunFolder:
             raise no_run(self.path, self.config_file.name)
         return read_settings(self.config_file)
 
-    def complete_settings(self) -> dict[Any, Any]:
-        """Read the configuration as plain values.
-
-        Raises:
-            CheckpointError: The configuration is missing, broken, or not that of a run or an evaluation.
-        """
-        settings = self.settings()
-        check_sections(settings, self.config_file, strict=False)
-        return settings
-
     def save_config(self, cfg: DictConfig) -> None:
         """Write the configuration with all interpolations resolved."""
         write_atomic(self.config_file, OmegaConf.to_yaml(cfg, resolve=True))
@@ -276,8 +263,8 @@ class RunFolder:
         details: Mapping[str, Any] = {}
         with contextlib.suppress(CheckpointError):
             details = self.last_stage().metrics().details
-        own = {name: details.get(name) for name in ("wall_seconds", "peak_memory_bytes")}
-        return [*(details.get("earlier") or []), {"run": str(self.path), **own}]
+        cost = {name: details.get(name) for name in ("wall_seconds", "peak_memory_bytes")}
+        return [*(details.get("earlier") or []), {"run": str(self.path), **cost}]
 
     def save_metrics(self, metrics: RunMetrics) -> None:
         """Write the results, which marks the run as finished."""
@@ -319,13 +306,6 @@ class RunFolder:
             raise CheckpointError(f"{path} is broken: the check sum of its part {damaged} is wrong.")
         if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
             raise CheckpointError(f"{path} is not a checkpoint of a run: it has no state_dict.")
-        weights, step = checkpoint["state_dict"], checkpoint.get("global_step")
-        if not isinstance(weights, dict) or not all(
-            isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in weights.items()
-        ):
-            raise CheckpointError(f"{path} is broken: state_dict does not hold tensors by name.")
-        if type(step) is not int or step < 0:
-            raise CheckpointError(f"{path} is broken: global_step is {step!r}.")
         return checkpoint
 
     def write_checkpoint(self, which: Which, content: Mapping[str, Any]) -> None:
@@ -353,7 +333,7 @@ class RunFolder:
         return {
             "new": "",
             "started": f": the run was stopped before its first checkpoint; start it again with {resume}",
-            "cut": ": the run was stopped before its first dev evaluation, or the file was removed; "
+            "interrupted": ": the run was stopped before its first dev evaluation, or the file was removed; "
             f"{resume} resumes the run",
             "finished": ": the run has finished, and the file was removed afterwards",
         }[self.state]
@@ -408,20 +388,10 @@ def _meant(folder: Path, config_file: str) -> str | None:
     return f"Did you mean {newest}{'' if len(inside) == 1 else ', the newest in it'}?"
 
 
-def check_sections(cfg: Mapping[Any, Any] | DictConfig, config_file: Path, strict: bool = True) -> None:
-    """Check that a configuration has the parts without which nothing can be read from it.
-
-    Args:
-        cfg: The configuration.
-        config_file: Its file, for the message.
-        strict: Whether it must be that of a run whose model can be built, not that of an evaluation.
-
-    Raises:
-        CheckpointError: A part is missing.
-    """
-    parts = ("model", "prompt", "evaluation") if strict or "suite" not in cfg else ("model",)
-    absent = [key for key in parts if not isinstance(cfg.get(key), Mapping | DictConfig)]
-    if strict and not absent and not isinstance(cfg["model"].get("_target_"), str):
+def _check_sections(cfg: DictConfig, config_file: Path) -> None:
+    """Reject a configuration without the sections from which an encoder is built."""
+    absent = [key for key in ("model", "prompt", "evaluation") if not isinstance(cfg.get(key), DictConfig)]
+    if not absent and not isinstance(cfg["model"].get("_target_"), str):
         absent = ["model._target_"]
     if absent:
         raise CheckpointError(
@@ -435,14 +405,14 @@ TYPED: dict[str, type] = {
     "prompt": PromptConfig,
     "evaluation": EvaluationConfig,
 }
-"""Parts of a configuration that have the same keys in all runs of a version."""
+"""Groups of a configuration that have the same keys in all runs of a version."""
 
 
 def _differing(cfg: DictConfig, encoder_only: bool) -> Iterator[str]:
     """Yield the settings that a run's configuration lacks, or has where this version has none."""
     typed = ("prompt", "evaluation") if encoder_only else TYPED
-    parts = [(f"{name}.", cfg[name], TYPED[name]) for name in typed if name in cfg]
-    for prefix, node, schema in parts if encoder_only else [*parts, ("", cfg, TrainConfig)]:
+    groups = [(f"{name}.", cfg[name], TYPED[name]) for name in typed if name in cfg]
+    for prefix, node, schema in groups if encoder_only else [*groups, ("", cfg, TrainConfig)]:
         for key in sorted({field.name for field in fields(schema)} ^ set(map(str, node))):
             yield prefix + key
 
@@ -457,10 +427,10 @@ def check_distinct(runs: Sequence[Path], key: str = "runs") -> None:
     Raises:
         ConfigError: A run is named twice.
     """
-    found: dict[str, Path] = {}
+    named: dict[str, Path] = {}
     for run in runs:
-        place = os.path.realpath(RunFolder(run).last_stage().path)
-        if place in found:
-            same = "" if run == found[place] else f", as {found[place]} and {run}"
+        real = os.path.realpath(RunFolder(run).last_stage().path)
+        if real in named:
+            same = "" if run == named[real] else f", as {named[real]} and {run}"
             raise ConfigError(f"{key}: {run} is named twice{same}, and would count as often.", key=key)
-        found[place] = run
+        named[real] = run

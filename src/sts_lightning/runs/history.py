@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +13,20 @@ def read_history(path: Path) -> list[dict[str, Any]]:
     """Read the rows of a history file, without empty values; return no rows if there is no file.
 
     Raises:
-        CheckpointError: The file cannot be read, or a row holds something else than numbers and their step.
+        CheckpointError: The file cannot be read, or a row holds something else than numbers.
     """
     if not path.is_file():
         return []
-    number, rows = 1, []
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            names = next(reader, ["step"])
-            if "step" not in names or len(set(names)) < len(names):
-                raise ValueError("no column step, or two columns of one name")
-            for values in filter(None, reader):
-                number = reader.line_num
-                if len(values) != len(names):
-                    raise ValueError(f"{'more' if len(values) > len(names) else 'fewer'} values than columns")
-                row = {name: float(value) for name, value in zip(names, values, strict=True) if value}
-                step = row.get("step", math.nan)
-                if not (step >= 0 and step.is_integer()):
-                    raise ValueError(f"the step is {step}")
-                rows.append({**row, "step": int(step)})
-    except (OSError, ValueError, csv.Error) as error:
-        number = max(number, reader.line_num) if isinstance(error, csv.Error) else number
-        raise CheckpointError(f"{path}, line {number}: cannot be read ({error}).") from error
+    rows = []
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, strict=True)
+        try:
+            for values in reader:
+                row = {name: float(value) for name, value in values.items() if value}
+                rows.append({**row, "step": int(row["step"])})
+        except (TypeError, ValueError, KeyError, csv.Error) as error:  # TypeError: more values than columns
+            line = reader.reader.line_num or 1
+            raise CheckpointError(f"{path}, line {line}: cannot be read ({error}).") from error
     return rows
 
 

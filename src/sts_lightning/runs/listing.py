@@ -79,12 +79,7 @@ def find_runs(root: Path) -> list[ListedRun]:
 
     The stages of a run are part of it; stages that several runs share are runs of their own. Hidden folders
     are left out.
-
-    Raises:
-        CheckpointError: There is no such folder.
     """
-    if not root.is_dir():
-        raise CheckpointError(f"{root} is not a folder.")
     return [_read(RunFolder(path)) for path in sorted(_folders(root))]
 
 
@@ -106,9 +101,9 @@ def _read(folder: RunFolder) -> ListedRun:
         metrics = folder.last_stage().metrics() if state == "finished" else None
     except CheckpointError as error:
         return ListedRun(folder, state, settings, problem=str(error))
-    if metrics is not None and metrics.averaged:  # otherwise the settings are those of its first run
-        settings["averaged"] = list(metrics.averaged)
-        settings["averaged.share"] = metrics.details["averaged"]["share"]
+    if metrics is not None and "averaged" in metrics.details:  # else the settings are those of its first run
+        averaged = metrics.details["averaged"]
+        settings |= {"averaged": averaged["runs"], "averaged.share": averaged["share"]}
     return ListedRun(folder, state, settings, metrics)
 
 
@@ -117,28 +112,28 @@ def _settings(folder: RunFolder) -> dict[str, Any]:
     *earlier, last = folder.stages() or [folder]
     if not last.config_file.is_file():
         return {}
-    found = _own(last)
+    settings = _defining(last)
     if not earlier:
-        return found
+        return settings
     names = list(stage_folders(folder.stages_file))
-    found["init_from"] = names[-2]
+    settings["init_from"] = names[-2]
     for name, stage in zip(names, earlier, strict=False):
-        for key, value in _own(stage).items() if stage.config_file.is_file() else ():
-            if key != "seed" or value != found.get("seed"):
-                found[f"{STAGE}{name}.{key}"] = value
-    return found
+        for key, value in _defining(stage).items() if stage.config_file.is_file() else ():
+            if key != "seed" or value != settings.get("seed"):
+                settings[f"{STAGE}{name}.{key}"] = value
+    return settings
 
 
-def _own(folder: RunFolder) -> dict[str, Any]:
+def _defining(folder: RunFolder) -> dict[str, Any]:
     """Return the settings of a folder without those that follow its seed, or that were not read.
 
     An evaluation of a run (``ckpt``) reads neither model nor prompt.
     """
-    found = flat(without_volatile(folder.complete_settings()))
-    seed, unread = found.get("seed"), ("model.", "prompt.") if found.get("ckpt") else ()
+    settings = flat(without_volatile(folder.settings()))
+    seed, unread = settings.get("seed"), ("model.", "prompt.") if settings.get("ckpt") else ()
     return {
         key: value
-        for key, value in found.items()
+        for key, value in settings.items()
         if key != "name" and not (key.endswith(".seed") and value == seed) and not key.startswith(unread)
     }
 
@@ -179,10 +174,10 @@ class Group:
         return statistics.stdev(values) if len(values) > 1 else None
 
     def cell(self, column: str) -> str:
-        """Return the mean in a column, and the deviation of a score; an empty text where it is unknown."""
+        """Return the mean in a column, and the deviation of a score."""
         mean, deviation = self.mean(column), self.deviation(column)
         if mean is None:
-            return ""
+            return "-"
         if column in COST:
             return f"{mean:.1f}"
         return f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"
@@ -193,11 +188,6 @@ class Group:
         name = str(path.relative_to(root)) if path != root else str(path)
         return f"{name} +{len(self.runs) - 1}" if len(self.runs) > 1 else name
 
-    @property
-    def settings_text(self) -> str:
-        """What distinguishes it, as written on the command line."""
-        return " ".join(f"{key}={shown(value)}" for key, value in self.settings.items())
-
 
 def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
     """Group finished runs that differ in the seed alone; runs that start from such runs count as the same.
@@ -207,11 +197,11 @@ def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
         apart: Whether each run remains a group of its own.
     """
     known = {str(run.folder.path.resolve()): run.settings for run in runs}
-    places: dict[str, list[ListedRun]] = defaultdict(list)
+    by_key: dict[str, list[ListedRun]] = defaultdict(list)
     for index, run in enumerate(runs):
         alone = apart or run.metrics is None or run.seed is None
-        places[str(index) if alone else _as_json(_without_seed(run.settings, known))].append(run)
-    groups = list(places.values())
+        by_key[str(index) if alone else _as_json(_without_seed(run.settings, known))].append(run)
+    groups = list(by_key.values())
     compared = [
         {
             key: value
@@ -244,24 +234,26 @@ def distinguishing(runs: Sequence[Settings]) -> list[dict[str, Any]]:
         stage = key[: key.index(".", len(STAGE)) + 1] if key.startswith(STAGE) else ""
         for settings in runs:
             if not stage or any(other.startswith(stage) for other in settings):
-                values[_place(settings, key)].add(_as_json(settings[key]) if key in settings else "absent")
+                values[_compared_among(settings, key)].add(
+                    _as_json(settings[key]) if key in settings else "absent"
+                )
     return [
         {
             key.removesuffix("._target_"): str(value).rpartition(".")[2]
             if key.endswith("_target_")
             else value
             for key, value in settings.items()
-            if len(values[_place(settings, key)]) > 1
+            if len(values[_compared_among(settings, key)]) > 1
         }
         for settings in runs
     ]
 
 
-def _place(settings: Settings, key: str) -> tuple[str, ...]:
-    """Return a key, what kind of run it is compared among, and the classes of the groups that it lies in."""
-    parts, kind = key.split("."), "suite" in settings and not key.startswith("model.")
-    targets = [".".join([*parts[:count], "_target_"]) for count in range(1, len(parts))]
-    return key, str(kind), *(str(settings.get(target)) for target in targets if target != key)
+def _compared_among(settings: Settings, key: str) -> tuple[str, ...]:
+    """Return a key, whether it is of an evaluation, and the classes of the groups that it lies in."""
+    names, evaluation = key.split("."), "suite" in settings and not key.startswith("model.")
+    targets = [".".join([*names[:count], "_target_"]) for count in range(1, len(names))]
+    return key, str(evaluation), *(str(settings.get(target)) for target in targets if target != key)
 
 
 def _as_json(value: Any) -> str:
@@ -298,8 +290,7 @@ def fits(settings: Settings, conditions: Sequence[str]) -> bool:
         key, equals, value = condition.partition("=")
         if not equals:
             raise UserError(f"--where {condition}: expected KEY=VALUE, such as optim.lr=5e-5.")
-        found = [settings[name] for name in (key, f"{key}._target_") if name in settings]
-        if not any(_same(one, value) for one in found):
+        if not any(_same(settings[name], value) for name in (key, f"{key}._target_") if name in settings):
             return False
     return True
 
@@ -315,13 +306,13 @@ def best_on_dev(runs: Sequence[ListedRun]) -> ListedRun:
     Raises:
         UserError: None has one, or they are of different dev pairs.
     """
-    scored = [(one.metrics.scores["dev"], one) for one in runs if one.metrics and "dev" in one.metrics.scores]
+    scored = [(score, run) for run in runs if (score := run.value("dev")) is not None]
     if not scored:
         raise UserError("no run has finished with a dev score.")
-    kinds = sorted({str(_dev_pairs(one.settings)) for _, one in scored})
-    if len(kinds) > 1:
+    dev_sets = sorted({str(_dev_pairs(run.settings)) for _, run in scored})
+    if len(dev_sets) > 1:
         raise UserError(
-            f"--best would compare scores on different dev pairs ({', '.join(kinds)}).",
+            f"--best would compare scores on different dev pairs ({', '.join(dev_sets)}).",
             hint="Choose runs by --where, as in --where dev=stsb.",
         )
     return max(scored, key=lambda pair: pair[0])[1]
@@ -329,26 +320,28 @@ def best_on_dev(runs: Sequence[ListedRun]) -> ListedRun:
 
 def _dev_pairs(settings: Settings) -> object:
     """Return what decides the dev pairs of a run: a file, the choice ``dev``, or else the training data."""
-    own = " ".join(str(settings[key]) for key in ("data._target_", "path") if settings.get(key))
-    shared = settings.get("dev") if takes(settings.get("data._target_"), "dev") else own
-    return settings.get("data.dev_path") or shared
+    if settings.get("data.dev_path"):
+        return settings["data.dev_path"]
+    if takes(settings.get("data._target_"), "dev"):
+        return settings.get("dev")
+    return " ".join(str(settings[key]) for key in ("data._target_", "path") if settings.get(key))
 
 
 def print_groups(groups: Sequence[Group], scores: Sequence[str], folder: Path) -> None:
     """Print a row for each group."""
     main = [name for name in ("dev", "average", "rank") if name in scores] or list(scores[:1])
-    table = Table(
-        title=f"{counted(sum(len(group.runs) for group in groups), 'run')} in {folder}", title_justify="left"
-    )
+    number = sum(len(group.runs) for group in groups)
+    table = Table(title=f"{counted(number, 'run')} in {folder}", title_justify="left")
     all_finished = all(group.state == "finished" for group in groups)
     for heading in ("run", "settings", "seeds") if all_finished else ("run", "settings", "state", "seeds"):
         table.add_column(heading, overflow="fold")
     for heading in (*main, *COST):
         table.add_column(heading, justify="right", no_wrap=True)
     for group in groups:
+        settings = " ".join(f"{key}={shown(value)}" for key, value in group.settings.items())
         state = [] if all_finished else [group.state]
-        row = [group.name(folder), group.settings_text, *state, " ".join(map(str, group.seeds))]
-        table.add_row(*row, *(group.cell(name) or "-" for name in (*main, *COST)))
+        row = [group.name(folder), settings, *state, " ".join(map(str, group.seeds))]
+        table.add_row(*row, *(group.cell(name) for name in (*main, *COST)))
     width = None if Console().is_terminal else 160
     Console(width=width, markup=False, emoji=False).print(table)  # settings contain brackets
 
@@ -381,40 +374,35 @@ def mean_scores(folders: Sequence[Path]) -> dict[str, dict[str, float]]:
     check_distinct(folders)
     names = short_names(map(str, folders))
     names |= {path: str(Path(path).resolve()) for path, name in names.items() if name in ("mean", "std")}
-    found = {names[str(folder)]: RunFolder(folder).last_stage() for folder in folders}
-    metrics = {name: run.metrics() for name, run in found.items()}
-    rows = {name: one.scores for name, one in metrics.items()}
+    runs = {names[str(folder)]: RunFolder(folder).last_stage() for folder in folders}
+    metrics = {name: run.metrics() for name, run in runs.items()}
+    rows = {name: results.scores for name, results in metrics.items()}
     if len({frozenset(row) for row in rows.values()}) > 1:
         tasks = "; ".join(f"{name}: {', '.join(row)}" for name, row in rows.items())
         raise UserError(f"the runs were reported on different tasks ({tasks}).")
     how = {
-        name: f"aggregate={one.aggregate}, {evaluation_text(one.details)}" for name, one in metrics.items()
+        name: f"aggregate={results.aggregate}, {evaluation_text(results.details)}"
+        for name, results in metrics.items()
     }
     if len(set(how.values())) > 1:
         ways = "; ".join(f"{name}: {way}" for name, way in how.items())
         raise UserError(
             f"the runs were evaluated differently ({ways}).", hint="Evaluate them alike with eval.py."
         )
-    _warn_of_repeats(found)
-    return rows | summarise(list(rows.values()))
+    _warn_of_repeats(runs)
+    all_scores = list(rows.values())
+    by_task = {task: [scores[task] for scores in all_scores] for task in all_scores[0]}
+    rows["mean"] = {task: statistics.mean(values) for task, values in by_task.items()}
+    rows["std"] = {task: statistics.stdev(values) for task, values in by_task.items()}
+    return rows
 
 
 def _warn_of_repeats(runs: Mapping[str, RunFolder]) -> None:
     """Say which runs have one seed: repeats of a run, which deviate less than runs of several seeds."""
-    names: dict[object, list[str]] = {}
+    names: dict[object, list[str]] = defaultdict(list)
     for name, run in runs.items():
-        seed = run.complete_settings().get("seed") if run.config_file.is_file() else None
-        if seed is not None:
-            names.setdefault(seed, []).append(name)
+        if run.config_file.is_file():
+            names[run.settings().get("seed")].append(name)
     for seed, of_seed in names.items():
-        if len(of_seed) > 1:
+        if seed is not None and len(of_seed) > 1:
             log.warning("WARNING: %s have the same seed, %s; std is over seeds.", " and ".join(of_seed), seed)
-
-
-def summarise(rows: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Return mean and sample standard deviation of each score over at least two runs."""
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
-    return {
-        "mean": {name: statistics.mean(values) for name, values in columns.items()},
-        "std": {name: statistics.stdev(values) for name, values in columns.items()},
-    }

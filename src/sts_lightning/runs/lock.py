@@ -42,7 +42,7 @@ def locked(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     if path.is_symlink():
         raise UntrustedError(f"{path} is a link, through which another file would be written; remove it.")
-    found = folder.is_dir()
+    existed = folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
 
     def busy() -> str:
@@ -59,7 +59,7 @@ def locked(folder: Path) -> Iterator[None]:
             with contextlib.suppress(OSError):
                 if [entry.name for entry in folder.iterdir()] in ([LOCK], []):
                     path.unlink(missing_ok=True)  # while still locked: a waiting process creates a new one
-                    if not found:
+                    if not existed:
                         folder.rmdir()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import platform
@@ -88,36 +89,17 @@ class Averaged(TypedDict):
     share: float
 
 
-class Mixture(TypedDict):
-    """An average of the trained weights and the start, as stored."""
-
-    share: float
-    dev: dict[str, Correlation]
-
-
 class Contents(TypedDict, total=False):
-    """Types of the file's entries, all of which may be absent; others are free."""
+    """Types of the entries that this project reads back, all of which may be absent; others are free."""
 
     test: TestScores | None
     dev: DevScores | None
-    test_untuned: TestScores | None
-    dev_untuned: Correlation | None
     averaged: Averaged
-    wise_ft: Mixture
     best_step: Count
-    steps: Count
     seed: int | str | None
-    precision: str
-    quantization: str
     training: dict[str, Any] | None
-    machine: dict[str, Any]
-    text_edit: str
-    max_length: Count | None
-    senteval_text: str | None
-    suite: str
     ckpt: str | None
     step: Count | None
-    normalize: bool
     rank: Average | None
     data: list[dict[str, Any]] | None
     trained_on: list[TrainingCount | None]
@@ -125,7 +107,6 @@ class Contents(TypedDict, total=False):
     earlier: list[Cost] | None
     peak_memory_bytes: dict[str, Amount] | None
     versions: dict[str, str]
-    git_commit: str | None
 
 
 @dataclass(frozen=True)
@@ -174,11 +155,6 @@ class RunMetrics:
         return tuple(as_type(self.details["trained_on"], list[TrainingCount | None]))
 
     @property
-    def averaged(self) -> tuple[str, ...]:
-        """Folders of the runs whose weights were averaged; none for a run that was trained."""
-        return tuple(self.details.get("averaged", {"runs": []})["runs"])
-
-    @property
     def peak_memory_gb(self) -> float | None:
         """Peak memory in GB, of the GPU if there was one; None if not measured."""
         peak = self.details.get("peak_memory_bytes") or {}
@@ -194,9 +170,9 @@ class RunMetrics:
     @property
     def total_seconds(self) -> float | None:
         """Duration in seconds together with the runs whose weights this one started from; None if unknown."""
-        own = [self.wall_seconds, *(cost["wall_seconds"] for cost in self.details.get("earlier") or [])]
-        known = [seconds for seconds in own if seconds is not None]
-        return sum(known) if len(known) == len(own) else None
+        runs = [self.wall_seconds, *(cost["wall_seconds"] for cost in self.details.get("earlier") or [])]
+        known = [seconds for seconds in runs if seconds is not None]
+        return sum(known) if len(known) == len(runs) else None
 
 
 def as_plain(stages: TrainedOn) -> list[dict[str, Any] | None]:
@@ -263,8 +239,8 @@ def evaluation_text(details: Mapping[str, Any]) -> str:
         details: Further entries of the run's metrics.
     """
     text = details.get("senteval_text")
-    found = "" if text is None else f"senteval_text={text}, "
-    return found + in_words(details, "text_edit", *MODEL_SETTINGS)
+    source = "" if text is None else f"senteval_text={text}, "
+    return source + in_words(details, "text_edit", *MODEL_SETTINGS)
 
 
 def in_words(values: Mapping[str, Any], *keys: str) -> str:
@@ -306,28 +282,22 @@ def environment() -> dict[str, Any]:
     """Return versions, commit and platform, stored with the metrics of a run."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with contextlib.suppress(PackageNotFoundError):
             versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return {"versions": versions, "git_commit": _git_commit(), "platform": platform.platform()}
 
 
 def _git_commit() -> str | None:
     """Return the commit of the code, with ``+changes`` if files differ; None outside a checkout."""
-    here = Path(__file__).parent
 
-    def git(*arguments: str) -> str | None:
-        try:
-            done = subprocess.run(
-                ["git", "-C", str(here), *arguments], capture_output=True, text=True, check=False
-            )
-        except OSError:
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    # A site-packages folder may lie inside the checkout of another project.
-    if git("ls-files", "--error-unmatch", __file__) is None:
+    try:
+        # A site-packages folder may lie inside the checkout of another project.
+        git("ls-files", "--error-unmatch", __file__)
+        # No tag matches, so that the name is the commit.
+        return git("describe", "--always", "--exclude=*", "--abbrev=40", "--dirty=+changes")
+    except (OSError, subprocess.CalledProcessError):
         return None
-    commit = git("rev-parse", "HEAD")
-    return f"{commit}+changes" if commit and git("status", "--porcelain", "--untracked-files=no") else commit

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -44,13 +43,26 @@ def load_predictions(run: RunFolder) -> dict[str, tuple[np.ndarray, np.ndarray]]
         CheckpointError: The file is missing or broken.
     """
     path = run.predictions_file
-    try:
-        arrays = read_arrays(path)
-    except FileNotFoundError as error:
+    if not path.is_file():
         if not run.config_file.is_file():
-            raise no_run(run.path, run.config_file.name) from error
-        raise CheckpointError(f"{run.path} has no {path.name}: the run has no test report.") from error
-    return as_predictions(arrays, path)
+            raise no_run(run.path, run.config_file.name)
+        raise CheckpointError(f"{run.path} has no {path.name}: the run has no test report.")
+    try:
+        with np.load(path) as archive:  # which rejects objects, since they could run code
+            arrays = {name: archive[name] for name in archive.files}
+    except Exception as error:  # errors of numpy, zipfile and zlib have no common class
+        raise CheckpointError(f"{path} is broken ({type(error).__name__}).") from error
+    if not arrays:
+        raise CheckpointError(f"{path} holds no predictions.")
+    predictions = {}
+    for task in dict.fromkeys(name.rpartition("/")[0] for name in arrays):
+        try:
+            cosines, gold = arrays[f"{task}/cosine"], arrays[f"{task}/gold"]
+        except KeyError as error:
+            raise CheckpointError(f"{path} is broken: it has no array {error.args[0]}.") from error
+        _check_arrays(cosines, gold, f"{path}: {task}")
+        predictions[task] = (cosines, gold)
+    return predictions
 
 
 def comparable_predictions(run: RunFolder) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -68,46 +80,6 @@ def comparable_predictions(run: RunFolder) -> dict[str, tuple[np.ndarray, np.nda
             hint="Evaluate it with aggregate=all.",
         )
     return predictions
-
-
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read the named arrays of an ``.npz`` file; objects, which could run code, are rejected.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        CheckpointError: The file is broken.
-    """
-    try:
-        with np.load(path) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except FileNotFoundError:
-        raise
-    except TypeError as error:  # a single array (.npy) instead of an archive
-        raise CheckpointError(f"{path} is broken (it holds no named arrays).") from error
-    except Exception as error:  # numpy, zipfile and zlib have errors of many kinds
-        raise CheckpointError(f"{path} is broken ({type(error).__name__}).") from error
-
-
-def as_predictions(arrays: Mapping[str, np.ndarray], path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return the cosines and the gold scores of each task from arrays named as in `save_predictions`.
-
-    Args:
-        arrays: Arrays of the file.
-        path: Its path, for messages.
-
-    Raises:
-        CheckpointError: An array is missing or holds something else.
-    """
-    tasks = list(dict.fromkeys(name.rpartition("/")[0] for name in arrays))
-    try:
-        found = {task: (arrays[f"{task}/cosine"], arrays[f"{task}/gold"]) for task in tasks}
-    except KeyError as error:
-        raise CheckpointError(f"{path} is broken: it has no array {error.args[0]}.") from error
-    if not found:
-        raise CheckpointError(f"{path} holds no predictions.")
-    for task, (cosines, gold) in found.items():
-        _check_arrays(cosines, gold, f"{path}: {task}")
-    return found
 
 
 def _check_arrays(cosines: np.ndarray, gold: np.ndarray, where: str) -> None:

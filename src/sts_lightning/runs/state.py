@@ -39,7 +39,7 @@ def check_free(folder: RunFolder) -> State:
             f"{folder.name} already contains a finished run and will not be overwritten; choose another "
             "folder with hydra.run.dir=..."
         )
-    if state == "cut":
+    if state == "interrupted":
         raise ConfigError(
             f"{folder.name} already contains a run and will not be overwritten; resume it with resume="
             f"{folder.name}, or choose another folder with hydra.run.dir=..."
@@ -54,7 +54,7 @@ def check_resumable(folder: RunFolder) -> State:
         folder: Run folder.
 
     Returns:
-        ``cut``, or ``started`` for a run that starts again from the beginning.
+        ``interrupted``, or ``started`` for a run that starts again from the beginning.
 
     Raises:
         FinishedRunError: The run has finished.
@@ -62,12 +62,9 @@ def check_resumable(folder: RunFolder) -> State:
     """
     state = folder.state
     if state == "finished":
-        results = (
-            folder.last_stage().name if folder.has_stages else f"{folder.name}/{folder.metrics_file.name}"
-        )
+        results = RunFolder(folder.last_stage().metrics_file).name
         raise FinishedRunError(
-            f"{folder.name} has finished: its results are in {RunFolder(results).name}.",
-            hint=train_on(folder),
+            f"{folder.name} has finished: its results are in {results}.", hint=train_on(folder)
         )
     if state == "new":
         raise no_run(Path(folder.name), folder.config_file.name)
@@ -145,7 +142,7 @@ def next_step(folder: RunFolder, command: str) -> str:
     return {
         "new": " before anything was written. The same command starts it again.",
         "started": f" before the first checkpoint. Start it again with the same command, or: {command}",
-        "cut": f". Resume with: {command}",
+        "interrupted": f". Resume with: {command}",
         "finished": f" after its results had been written: {folder.name}",
     }[folder.state]
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import Tensor
 
 from sts_lightning.config.check import check_config, flat
@@ -23,7 +23,7 @@ from sts_lightning.data.module import DataModule
 from sts_lightning.evaluation.score import how_scored, score
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.loading.run import build_encoder, load_from, load_part
-from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.folder import RunFolder, Which
 from sts_lightning.runs.metrics import RunMetrics, as_plain, environment
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.assembly import make_data
@@ -172,7 +172,7 @@ def average_runs(
 
 
 def read_parents(folders: Sequence[Path], trust: Trust) -> list[Parent]:
-    """Read the runs to average, and check that their average is a model of the same kind.
+    """Read the runs to average, and check that their average is a model of the same architecture.
 
     Raises:
         CheckpointError: A folder is no run, has an adapter, or another model or prompt than the first one, or
@@ -195,27 +195,27 @@ def read_parents(folders: Sequence[Path], trust: Trust) -> list[Parent]:
     return parents
 
 
-def mean(parts: Sequence[Weights]) -> dict[str, Tensor]:
+def mean(models: Sequence[Weights]) -> dict[str, Tensor]:
     """Average weights; see `weighted_sum`."""
-    return weighted_sum(parts, [1 / len(parts)] * len(parts))
+    return weighted_sum(models, [1 / len(models)] * len(models))
 
 
-def weighted_sum(parts: Sequence[Weights], factors: Sequence[float]) -> dict[str, Tensor]:
-    r"""Compute :math:`\sum_k f_k \theta_k` in float64, tensor by tensor, in the dtypes of the first part.
+def weighted_sum(models: Sequence[Weights], factors: Sequence[float]) -> dict[str, Tensor]:
+    r"""Compute :math:`\sum_k f_k \theta_k` in float64, tensor by tensor, in the dtypes of the first model.
 
     Args:
-        parts: Weights of models, all with the same names and shapes.
-        factors: f, one for each part.
+        models: Weights of models, all with the same names and shapes.
+        factors: f, one for each model.
 
     Returns:
-        New tensors. Those without floating-point numbers, such as positions, are those of the first part.
+        New tensors. Those without floating-point numbers, such as positions, are those of the first model.
 
     Raises:
         CheckpointError: Tensors without floating-point numbers differ.
     """
     result = {}
-    for name, tensor in parts[0].items():
-        tensors = [part[name] for part in parts]
+    for name, tensor in models[0].items():
+        tensors = [weights[name] for weights in models]
         if tensor.is_floating_point():
             terms = [factor * other.double() for factor, other in zip(factors, tensors, strict=True)]
             result[name] = torch.stack(terms).sum(dim=0).to(tensor.dtype)
@@ -229,21 +229,18 @@ def weighted_sum(parts: Sequence[Weights], factors: Sequence[float]) -> dict[str
 def _check_same(first: Parent, other: Parent) -> None:
     """Reject a run that computes its vectors in another way, or trained on dev pairs of the first one."""
     for group in ("model", "prompt"):
-        one, two = (OmegaConf.to_container(parent.cfg[group], resolve=True) for parent in (first, other))
-        assert isinstance(one, dict)
-        assert isinstance(two, dict)
-        for key in sorted({*one, *two} - {"dropout"}, key=str):  # dropout has no part in the vectors
-            if one.get(key) != two.get(key):
+        ours, theirs = first.cfg[group], other.cfg[group]
+        for key in sorted({*ours, *theirs} - {"dropout"}, key=str):  # dropout does not change the vectors
+            if ours.get(key) != theirs.get(key):
                 raise CheckpointError(
-                    f"{other.run.name} has {group}.{key}={two.get(key)}, but {first.run.name} has "
-                    f"{one.get(key)}; only runs of the same model can be averaged."
+                    f"{other.run.name} has {group}.{key}={theirs.get(key)}, but {first.run.name} has "
+                    f"{ours.get(key)}; only runs of the same model can be averaged."
                 )
-    ours, theirs = _shapes(first.encoder), _shapes(other.encoder)
-    differing = [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]
+    differing = _shapes(first.encoder).items() ^ _shapes(other.encoder).items()
     if differing:
         raise CheckpointError(
-            f"{other.run.name} cannot be averaged with {first.run.name}: {differing[0]} is missing in one of "
-            "them or has another shape."
+            f"{other.run.name} cannot be averaged with {first.run.name}: {min(differing)[0]} is missing in "
+            "one of them or has another shape."
         )
     seen = describe_seen(first.run.name, first.cfg, other.cfg)
     if seen is not None:
@@ -266,18 +263,21 @@ def _start(parent: Parent) -> dict[str, Tensor]:
         encoder = build_encoder(cfg.model, cfg.prompt)
     if cfg.init_from is not None:
         earlier = _stage_before(parent.run) or RunFolder(cfg.init_from).last_stage()
-        kind: Literal["best", "last"] = "best" if cfg.trainer.init == "best" else "last"
+        which: Which = "best" if cfg.trainer.init == "best" else "last"
         freeze(encoder, flat(earlier.settings()).get("optim.freeze", "none"))  # what it left may be absent
-        load_part(encoder, ENCODER, earlier.read_checkpoint(kind), earlier.checkpoint(kind))
+        load_part(encoder, ENCODER, earlier.read_checkpoint(which), earlier.checkpoint(which))
     whole = {ENCODER + name: value for name, value in encoder.state_dict().items()}
     return {name: whole[name] for name in parent.encoder}
 
 
 def _stage_before(run: RunFolder) -> RunFolder | None:
     """Return the stage before a later stage of a run, wherever its folder is now."""
-    stages = [stage.path.resolve() for stage in RunFolder(run.path.resolve().parent).stages()]
-    place = stages.index(run.path.resolve()) if run.path.resolve() in stages else 0
-    return RunFolder(stages[place - 1]) if place else None
+    path, before = run.path.resolve(), None
+    for stage in RunFolder(path.parent).stages():
+        if stage.path.resolve() == path:
+            return before
+        before = stage
+    return None
 
 
 def _mix(start: Weights, tuned: Weights, share: float) -> dict[str, Tensor]:
@@ -289,8 +289,8 @@ def _dev_by_share(
 ) -> dict[float, float]:
     """Return the dev score of each share of the tuned weights in an average with the start, 1 first."""
     dev = {share: dev_of(_mix(start, tuned, share)) for share in (1.0, *shares)}
-    told = ", ".join(f"{share:g}: {value:.2f}" for share, value in dev.items())
-    log.info("dev by the share of the tuned weights in an average with the start: %s", told)
+    listed = ", ".join(f"{share:g}: {value:.2f}" for share, value in dev.items())
+    log.info("dev by the share of the tuned weights in an average with the start: %s", listed)
     return dev
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import lightning.pytorch as pl
 from omegaconf import DictConfig, OmegaConf
@@ -19,7 +19,7 @@ from sts_lightning.losses.base import Loss
 from sts_lightning.models.architectures.positions import NOT_REPEATABLE
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.loading.run import build_encoder, edit_and_cut, load_part
-from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.folder import RunFolder, Which
 from sts_lightning.training.assembly import make_loss, make_module
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
@@ -160,9 +160,8 @@ def warm_start(
         log.warning("WARNING: init_from=%s %s A checkpoint near the start may look too good.", run.name, seen)
     if run.resumable:
         log.warning("WARNING: init_from=%s has not finished; resume=%s finishes it.", run.name, run.name)
-    kind: Literal["best", "last"] = "best" if which == "best" else "last"
-    path = run.checkpoint(kind)
-    checkpoint = run.read_checkpoint(kind)
+    kept: Which = "best" if which == "best" else "last"
+    path, checkpoint = run.checkpoint(kept), run.read_checkpoint(kept)
     trains = {parameter: parameter.requires_grad for parameter in encoder.parameters()}
     # What the earlier run did not train may be absent.
     freeze(encoder, OmegaConf.select(earlier, "optim.freeze", default="none"))

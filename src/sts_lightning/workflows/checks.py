@@ -7,8 +7,8 @@ combinations that would train something else than they say, or lose hours or res
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -92,7 +92,6 @@ class Parts(Built):
         cfg: The configuration as composed or stored.
         machine: The hardware, and the settings that depend on it.
         resumed: Whether the run resumes from its last checkpoint.
-        again: Whether the folder holds a run without a checkpoint, which starts again.
         first: Whether this is the process of the run that writes the folder.
     """
 
@@ -100,7 +99,6 @@ class Parts(Built):
     cfg: DictConfig
     machine: Machine
     resumed: bool
-    again: bool
     first: bool
 
 
@@ -134,51 +132,41 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
         check_same(run, decided(cfg, machine))
     built.data.setup()
     check_scores(built.loss, built.data)
-    given = {**vars(built), "callbacks": [*built.callbacks, *callbacks]}
-    return Parts(
-        **given, run=run, cfg=cfg, machine=machine, resumed=resume and not again, again=again, first=first
-    )
+    built = replace(built, callbacks=[*built.callbacks, *callbacks])
+    return Parts(**vars(built), run=run, cfg=cfg, machine=machine, resumed=resume and not again, first=first)
 
 
-class RunCheck:
-    """Checks of runs that need not run now, or on this machine: nothing is locked, written or loaded.
+def check_later_run(run: RunFolder, cfg: DictConfig, read: set[str]) -> str | None:
+    """Check a run that need not run now, or on this machine: nothing is locked, written or loaded.
 
-    Data that several runs have in common is read once.
+    Args:
+        run: Its folder, which need not exist.
+        cfg: Its composed configuration.
+        read: Settings of the data that earlier checks have read; they are not read again.
+
+    Returns:
+        What this machine lacks for the run; None if it lacks nothing.
+
+    Raises:
+        UserError: Configuration, data or checkpoint cannot be used.
     """
-
-    def __init__(self) -> None:
-        self._read: set[str] = set()
-
-    def __call__(self, run: RunFolder, cfg: DictConfig) -> str | None:
-        """Check a run.
-
-        Args:
-            run: Its folder, which need not exist.
-            cfg: Its composed configuration.
-
-        Returns:
-            What this machine lacks for the run; None if it lacks nothing.
-
-        Raises:
-            UserError: Configuration, data or checkpoint cannot be used.
-        """
-        if run.state != "new":
-            check_links(run.path)
-        if run.resumable:
-            check_checkpoints(run)
-        check_known(cfg)
-        cfg = check_config(cfg)
-        built = build_parts(run, cfg)
-        key = f"{OmegaConf.to_yaml(cfg.data)}{shared_settings(cfg)}"
-        if key not in self._read:
-            built.data.setup()
-            check_scores(built.loss, built.data)
-            self._read.add(key)
-        try:
-            check_machine(decide(cfg))
-        except ConfigError as error:
-            return str(error)
-        return None
+    if run.state != "new":
+        check_links(run.path)
+    if run.resumable:
+        check_checkpoints(run)
+    check_known(cfg)
+    cfg = check_config(cfg)
+    built = build_parts(run, cfg)
+    key = f"{OmegaConf.to_yaml(cfg.data)}{shared_settings(cfg)}"
+    if key not in read:
+        built.data.setup()
+        check_scores(built.loss, built.data)
+        read.add(key)
+    try:
+        check_machine(decide(cfg))
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
@@ -195,37 +183,22 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
     with torch.random.fork_rng(devices=[]):  # a head draws its start from the global random state
         loss = make_loss(cfg.loss, *TRIAL_SIZES)
     check_fit(loss, data, cfg.data)
-    built = Built(
-        loss=loss,
-        data=data,
-        loggers=[
-            build(f"logger.{name}", node, Logger, save_dir=str(run.path)) for name, node in cfg.logger.items()
-        ],
-        callbacks=[build(f"callbacks.{name}", node, Callback) for name, node in cfg.callbacks.items()],
-        regularizer=_regularizer(cfg),
-        auxiliary=_auxiliary(cfg),
-    )
+    save_dir = str(run.path)
+    loggers = [build(f"logger.{key}", node, Logger, save_dir=save_dir) for key, node in cfg.logger.items()]
+    callbacks = [build(f"callbacks.{key}", node, Callback) for key, node in cfg.callbacks.items()]
+    regularizer = auxiliary = None
+    if cfg.regularizer:
+        from sts_lightning.regularizers.base import Regularizer  # few runs have one
+
+        regularizer = build("regularizer", cfg.regularizer, Regularizer)
+    if cfg.auxiliary:
+        from sts_lightning.training.auxiliary.base import AuxiliaryModel  # few runs have one
+
+        auxiliary = build("auxiliary", cfg.auxiliary, AuxiliaryModel)
+    built = Built(loss, data, loggers, callbacks, regularizer, auxiliary)
     for error in conflicts(cfg, built):
         raise error
     return built
-
-
-def _regularizer(cfg: DictConfig) -> Regularizer | None:
-    if not cfg.regularizer:
-        return None
-    from sts_lightning.regularizers.base import Regularizer  # few runs have one
-
-    regularizer: Regularizer = build("regularizer", cfg.regularizer, Regularizer)
-    return regularizer
-
-
-def _auxiliary(cfg: DictConfig) -> AuxiliaryModel | None:
-    if not cfg.auxiliary:
-        return None
-    from sts_lightning.training.auxiliary.base import AuxiliaryModel  # few runs have one
-
-    auxiliary: AuxiliaryModel = build("auxiliary", cfg.auxiliary, AuxiliaryModel)
-    return auxiliary
 
 
 def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
@@ -238,15 +211,11 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
     loss, data, regularizer, auxiliary = built.loss, built.data, built.regularizer, built.auxiliary
     name = type(loss).__name__
     for key, callback in zip(cfg.callbacks, built.callbacks, strict=True):
-        if (kind := type(callback).__name__) in CALLBACKS:
-            yield ConfigError(f"callbacks.{key}: {kind} {CALLBACKS[kind]}.", key=f"callbacks.{key}")
+        if (cls := type(callback).__name__) in CALLBACKS:
+            yield ConfigError(f"callbacks.{key}: {cls} {CALLBACKS[cls]}.", key=f"callbacks.{key}")
     for key in map(str, cfg.trainer.extra):
         if key not in TRAINER_EXTRA:
             yield unknown_key(f"trainer.extra.{key}", f"There are: {', '.join(TRAINER_EXTRA)}.")
-    micro = cfg.trainer.micro_batch_size
-    if micro not in (None, "auto") and (type(micro) is not int or micro < 1):  # True, too, is an int
-        text = f"trainer.micro_batch_size={micro} must be a number of examples, auto or null."
-        yield ConfigError(text, key="trainer.micro_batch_size")
 
     arguments = argument_types(get_method(cfg.data["_target_"]))
     if cfg.path is not None and "path" not in arguments:
@@ -286,12 +255,12 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
             f"settings, and this data gives {data.num_views}.",
             key="regularizer",
         )
-    if regularizer is not None and regularizer.needs_phases and not _watches_rank(built.callbacks):
-        yield ConfigError(
-            "regularizer.phase1 and phase2 differ, so the switch has to be found: "
-            "add callbacks=rank_monitor.",
-            key="regularizer",
-        )
+    if regularizer is not None and regularizer.needs_phases:
+        from sts_lightning.training.callbacks.rank_monitor import RankMonitor  # of few runs
+
+        if not any(isinstance(callback, RankMonitor) for callback in built.callbacks):
+            text = "regularizer.phase1 and phase2 differ, so the switch has to be found"
+            yield ConfigError(f"{text}: add callbacks=rank_monitor.", key="regularizer")
     supplied = None if auxiliary is None else auxiliary.provides
     if supplied is not None and supplied not in loss.takes:
         able = ", ".join(stem for stem, other in all_losses().items() if supplied in other.takes)
@@ -305,21 +274,12 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
         )
 
 
-def _watches_rank(callbacks: Sequence[Callback]) -> bool:
-    from sts_lightning.training.callbacks.rank_monitor import RankMonitor  # of few runs
-
-    return any(isinstance(callback, RankMonitor) for callback in callbacks)
-
-
 def _providers(argument: str) -> list[str]:
     """Return the choices of ``auxiliary`` that supply an argument of a loss."""
-    found = []
-    for path in sorted((PACKAGED / "auxiliary").iterdir()):
-        target = OmegaConf.select(OmegaConf.load(path), "_target_")
-        supplier: Any = get_class(target) if target else None
-        if supplier is not None and supplier.provides == argument:
-            found.append(path.stem)
-    return found
+    files = sorted((PACKAGED / "auxiliary").iterdir())
+    targets = {path.stem: OmegaConf.select(OmegaConf.load(path), "_target_") for path in files}
+    classes = {choice: get_class(target) for choice, target in targets.items() if target}
+    return [choice for choice, cls in classes.items() if getattr(cls, "provides", None) == argument]
 
 
 def unread(cfg: DictConfig, loss: Loss) -> list[str]:
@@ -419,25 +379,16 @@ def check_scores(loss: Loss, data: DataModule) -> None:
     labels = values_of(data.train, "label") if data.label == "score" and loss.compares else []
     if not labels or min(labels) < max(labels):
         return
-    alone = [
-        stem
-        for stem, other in all_losses().items()
-        if fits(other, data) and other.least_batch == 1 and not other.requires
-    ]
     raise ConfigError(
         f"{type(loss).__name__} compares scores, but all {len(labels):,} training pairs have the score "
         f"{data.source_score(labels[0]):g}.",
         key="loss",
-        hint=f"Losses that do not compare them: {', '.join(alone)}.",
+        hint="loss=cosine_mse does not compare them.",
     )
 
 
 def check_machine(machine: Machine) -> None:
-    """Reject settings that this machine cannot run, or would replace.
-
-    Raises:
-        ConfigError: See above.
-    """
+    """Reject settings that this machine cannot run, or that Lightning would replace."""
     gpus = cuda_devices() if machine.accelerator == "gpu" else 0
     if machine.devices > gpus > 0 or (machine.devices == -1 and not gpus):
         raise ConfigError(
@@ -451,18 +402,15 @@ def check_machine(machine: Machine) -> None:
         )
 
 
-def check_monitors(cfg: DictConfig, callbacks: Sequence[Callback], found: Mapping[str, object]) -> None:
+def check_monitors(cfg: DictConfig, callbacks: Sequence[Callback], measured: Iterable[str]) -> None:
     """Reject early stopping by a metric that does not exist; Lightning finds that at the first evaluation.
 
     Args:
         cfg: Configuration of the run.
         callbacks: Its callbacks, in the order of the configuration; then others.
-        found: Metrics of the dev evaluation before training.
-
-    Raises:
-        ConfigError: See above.
+        measured: Metrics of the dev evaluation before training.
     """
-    known = [*sorted(key for key in found if key.startswith("dev/")), *TRAIN_METRICS]
+    known = [*sorted(key for key in measured if key.startswith("dev/")), *TRAIN_METRICS]
     for name, callback in zip(cfg.callbacks, callbacks, strict=False):
         if isinstance(callback, EarlyStopping) and callback.monitor not in known:
             raise ConfigError(
@@ -470,10 +418,6 @@ def check_monitors(cfg: DictConfig, callbacks: Sequence[Callback], found: Mappin
                 key=f"callbacks.{name}.monitor",
                 hint=suggest(str(callback.monitor), known) or f"There are: {', '.join(known)}.",
             )
-
-
-RESUMED = {"epoch": int, "optimizer_states": list, "lr_schedulers": list, "loops": dict, "callbacks": dict}
-"""Parts of the last checkpoint from which a run resumes, besides the weights, with their types."""
 
 
 def check_checkpoints(run: RunFolder) -> None:
@@ -485,9 +429,6 @@ def check_checkpoints(run: RunFolder) -> None:
     best = run.checkpoint("best")
     try:
         last = run.read_checkpoint("last")
-        wrong = [name for name, kind in RESUMED.items() if not isinstance(last.get(name), kind)]
-        if wrong:
-            raise CheckpointError(f"{run.checkpoint('last')} lacks {', '.join(wrong)}.")
         states = [state for state in last.get("callbacks", {}).values() if isinstance(state, dict)]
         if any(state.get("best_model_path") for state in states):  # there has been a dev evaluation
             if not best.is_file():

@@ -52,9 +52,6 @@ log = logging.getLogger(__name__)
 POLL = 5.0
 """Seconds between two looks at a stage that another process trains."""
 
-PATIENCE = 7 * 24 * 3600.0
-"""Seconds to wait for a stage that another process trains."""
-
 
 def train(cfg: DictConfig) -> float:
     """Train as a Hydra job.
@@ -88,9 +85,7 @@ def train(cfg: DictConfig) -> float:
             )
         if chosen.plan is not None:
             raise ConfigError("--plan lists the jobs of a sweep: add -m, with any launcher but basic.")
-        if not cfg.stages:
-            if chosen.stage is not None:
-                raise ConfigError(f"--stage {chosen.stage}: this run has no stages.")
+        if not cfg.stages and chosen.stage is None:
             if _begun(folder):
                 return _resume_requeued(folder, trust | wanted(cfg))
             return train_in(folder.path, cfg, trust=trust)
@@ -140,10 +135,9 @@ def train_in(
     """
     folder, named = RunFolder(run), RunFolder(whole or run)
     command = _resume_command(named, cfg, trust)
-    first = is_first_process()  # of several; Lightning starts the others once this one is ready
-    if not first:
-        logging.getLogger("sts_lightning").setLevel(logging.WARNING)
-    with interrupts.listening(), locked(run) if first else contextlib.nullcontext():
+    with interrupts.listening(), _held(folder) as first:
+        if not first:  # Lightning starts the other processes once the first one is ready
+            logging.getLogger("sts_lightning").setLevel(logging.WARNING)
         try:
             with interrupts.unmasked():
                 cfg = check_config(cfg)  # tells a wrong value before these lines import torch
@@ -197,7 +191,7 @@ def _beside_resume(run: RunFolder, cfg: DictConfig, overrides: Sequence[str]) ->
     Raises:
         ConfigError: It has another setting, which the run's own configuration decides.
     """
-    elsewhere = ("data_root", *DIVISION)
+    elsewhere = ("data_root",) if run.has_stages else ("data_root", *DIVISION)  # of one batch size
     others = [text for text in overrides if not text.startswith(tuple(f"{key}=" for key in elsewhere))]
     if others:
         raise ConfigError(
@@ -220,11 +214,6 @@ def _resume(run: RunFolder, trust: Trust, given: Mapping[str, Any] = MappingProx
     division = dict(given)
     data_root = division.pop("data_root", None)
     if run.has_stages:
-        if division:
-            raise ConfigError(
-                f"{run.name} has stages, whose settings differ; leave out {', '.join(division)}.",
-                key="resume",
-            )
         return resume_stages(run, trust, data_root)
     cfg = run.load_config(trust)
     if data_root is not None:
@@ -236,7 +225,7 @@ def _resume(run: RunFolder, trust: Trust, given: Mapping[str, Any] = MappingProx
 
 def _begun(folder: RunFolder) -> bool:
     """Return whether this command has written to the folder in an earlier start of the same SLURM job."""
-    return interrupts.requeued() and folder.state in ("cut", "finished")
+    return interrupts.requeued() and folder.state in ("interrupted", "finished")
 
 
 def _resume_requeued(folder: RunFolder, trust: Trust) -> float:
@@ -288,20 +277,16 @@ def run_stages(
 
 
 def _check_later(folder: RunFolder, stages: Mapping[str, DictConfig]) -> None:
-    """Check all stages but the first, which begins with these checks, before it trains.
+    """Check all stages but the first, which begins with these checks, before it trains."""
+    from sts_lightning.workflows.checks import check_later_run  # with torch, as in `train_in`
 
-    Raises:
-        UserError: The configuration or the data of a stage cannot be used.
-    """
-    from sts_lightning.workflows.checks import RunCheck  # with torch, as in `train_in`
-
-    check = RunCheck()
+    read: set[str] = set()
     for before, name in itertools.pairwise(stages):
         stage = copy.deepcopy(stages[name])
         with open_dict(stage):
             stage.init_from = str(folder.stage(before).path)
         log.info("checking stage %s", name)
-        lacks = check(folder.stage(name), stage)
+        lacks = check_later_run(folder.stage(name), stage, read)
         if lacks is not None:
             raise ConfigError(f"stage {name}: {lacks}")
 
@@ -338,19 +323,10 @@ def _continue_stages(
     previous: RunFolder | None = None
     for (name, stage), run in zip(stages.items(), folder.stages(), strict=True):
         if not run.finished:
-            with open_dict(stage):
-                stage.init_from = stage.init_from if previous is None else str(previous.path)
-            log.info("stage %s: %s", name, run.name)
-            cut = run == folder.stage(name) and run.state == "cut"
-            cfg = run.load_config(trust) if cut else stage
             if previous is not None:
-                cfg.init_from = stage.init_from  # the folder may have moved since
-            if data_root is not None:
-                move_data(cfg, data_root)
-            if run == folder.stage(name):
-                score = train_in(run.path, cfg, resume=run.state != "new", whole=folder.path, trust=trust)
-            else:
-                train_shared(run, stage, trust, folder.path)
+                stage.init_from = str(previous.path)
+            log.info("stage %s: %s", name, run.name)
+            score = train_stage(run, stage, trust, folder.path, data_root)
         elif run != folder.stage(name):
             log.info("stage %s has finished: %s", name, run.name)
         previous = run
@@ -387,42 +363,49 @@ def run_shared_stage(
     cfg = stages[name]
     if earlier:
         cfg.init_from = str(folder.path.parent / shared[earlier[-1]])
-    return train_shared(folder, cfg, trust)
+    return train_stage(folder, cfg, trust)
 
 
-def train_shared(run: RunFolder, cfg: DictConfig, trust: Trust = NOTHING, whole: Path | None = None) -> float:
-    """Train a shared stage unless it has finished; wait while another process trains it.
+def train_stage(
+    run: RunFolder,
+    stage: DictConfig,
+    trust: Trust = NOTHING,
+    whole: Path | None = None,
+    data_root: str | None = None,
+) -> float:
+    """Train a stage unless it has finished; wait while another process trains it, as one that runs share.
 
     If that process ends before the stage has finished, the stage is resumed here.
 
     Args:
         run: The folder of the stage.
-        cfg: Its configuration.
+        stage: Its configuration; a run with a checkpoint has its own.
         trust: The user's word on what the folder may ask for.
         whole: The folder of the run that needs the stage, if any; a stopped run is resumed by its name.
+        data_root: Where its data are now, if they have moved.
 
     Returns:
         Dev Spearman times 100.
 
     Raises:
-        RunningElsewhereError: Another process has been training it for too long.
         UserError: The stage failed.
     """
-    deadline = time.monotonic() + PATIENCE
-    told = ""
+    waits_for = ""
     while not run.finished:
         try:
-            begun = run.state != "new"
-            own = run.load_config(trust) if begun else cfg
-            return train_in(run.path, own, begun, whole, trust)
+            cfg = stage
+            if run.resumable:
+                cfg = run.load_config(trust)
+                cfg.init_from = stage.init_from  # the folder may have moved since
+            if data_root is not None:
+                move_data(cfg, data_root)
+            return train_in(run.path, cfg, resume=run.state != "new", whole=whole, trust=trust)
         except FinishedRunError:
             pass  # another process has finished it since its state was read
         except RunningElsewhereError as error:
-            if time.monotonic() > deadline:
-                raise
-            if told != str(error):
-                told = str(error)
-                who = holder(run.path) or "another process"
-                log.info("waiting for %s, a stage that %s trains", run.name, who)
+            if waits_for != str(error):
+                waits_for = str(error)
+                process = holder(run.path) or "another process"
+                log.info("waiting for %s, a stage that %s trains", run.name, process)
             time.sleep(POLL)
     return run.metrics().score

@@ -7,9 +7,8 @@ import logging
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from hydra import compose
@@ -20,7 +19,6 @@ from sts_lightning.config.check import check_config, suggest
 from sts_lightning.config.compose import composing
 from sts_lightning.config.machine import choose_accelerator, cpu_multiplies_bfloat16
 from sts_lightning.config.options import options
-from sts_lightning.core.choices import SentEvalText
 from sts_lightning.core.conf_folders import files_of
 from sts_lightning.core.console import print_scores
 from sts_lightning.core.errors import CheckpointError, ConfigError, at_setting
@@ -64,10 +62,10 @@ def check_overrides(cfg: DictConfig, overrides: Sequence[str]) -> None:
         ConfigError: The command line has a run and such a setting.
     """
     for override in overrides if cfg.ckpt is not None else ():
-        if found := OF_MODEL.match(override):
+        if match := OF_MODEL.match(override):
             raise ConfigError(
                 f"{override} has no effect: ckpt={cfg.ckpt} has its own model and prompt.",
-                key=found[1],
+                key=match[1],
                 hint="Leave it out; max_length, text_edit, precision and quantization can be set.",
             )
 
@@ -98,9 +96,14 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     if state == "started":
         check_same(RunFolder(folder), cfg)
     device = encoding_device(cfg.accelerator)
-    source = Source.of(cfg)
-    suite = open_suite(cfg, cfg.senteval_text or _text_of(source.config))
-    encoder = load_evaluated(cfg, device, source)
+    run = trained = None
+    if cfg.ckpt is not None:
+        with at_setting("ckpt"):
+            run = RunFolder(cfg.ckpt).last_stage()
+            trained = run.load_config(options().trust, encoder_only=True)
+    text: Any = "raw" if trained is None else trained.get("senteval_text", "raw")
+    suite = open_suite(cfg, cfg.senteval_text or text)
+    encoder = load_evaluated(cfg, device, run, trained)
     if suite.tables:
         report_cut(encoder, suite.tables)
     cached = None if cfg.cache_dir is None else _cached(encoder, cfg.cache_dir)
@@ -114,13 +117,13 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         "ckpt": cfg.ckpt,
         "step": cfg.step,
         "precision": encoder.precision,
-        "quantization": cfg.quantization or (source.config or cfg).model.get("quantization", "none"),
-        **_training(source.run),
+        "quantization": cfg.quantization or (trained or cfg).model.get("quantization", "none"),
+        **_training(run),
         **encoder.evaluation_text,
         "senteval_text": suite.text,
         "normalize": cfg.normalize,
         "vectors_from_cache": 0 if cached is None else cached.looked_up,
-        "trained_on": [] if source.run is None else as_plain(source.run.trained_on()),
+        "trained_on": [] if run is None else as_plain(run.trained_on()),
         "wall_seconds": round(time.monotonic() - started, 1),
         **environment(),
     }
@@ -134,19 +137,16 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         "probing": "Accuracy x 100 (logistic regression, ",
         "mteb": "MTEB's main scores x 100 (",
     }[cfg.suite]
-    text = "" if suite.text is None else f", senteval_text={suite.text}"
-    title = f"{what}{encoder.precision}, text_edit={encoder.text_edit}{text})"
+    read = "" if suite.text is None else f", senteval_text={suite.text}"
+    title = f"{what}{encoder.precision}, text_edit={encoder.text_edit}{read})"
     print_scores(title, {name: row})
     log.info("all scores: %s", RunFolder(RunFolder(folder).metrics_file).name)
     return float(result["average"])
 
 
 def _cached(encoder: SentenceEncoder, cache_dir: str) -> CachedVectors:
-    folder = Path(cache_dir)
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"cache_dir {folder} is not a folder.", key="cache_dir")
     with at_setting("cache_dir"):
-        return CachedVectors(encoder, folder / fingerprint(encoder)[:16], encoder.precision)
+        return CachedVectors(encoder, Path(cache_dir) / fingerprint(encoder)[:16], encoder.precision)
 
 
 def _training(run: RunFolder | None) -> dict[str, Any]:
@@ -160,51 +160,14 @@ def _training(run: RunFolder | None) -> dict[str, Any]:
     return {"training": details.get("training", {}), "seed": details.get("seed", "unknown")}
 
 
-def _text_of(config: DictConfig | None) -> SentEvalText:
-    """Text of the dev and test sentences of a run."""
-    if config is None:
-        return "raw"
-    text: SentEvalText = config.get("senteval_text", "raw")
-    return text
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where the weights come from.
-
-    Attributes:
-        run: The run that trained them; None: they are those of a model.
-        config: Configuration of the run.
-    """
-
-    run: RunFolder | None = None
-    config: DictConfig | None = None
-
-    @classmethod
-    def of(cls, cfg: DictConfig) -> Self:
-        """Read the run of an evaluation, if it has one.
-
-        Args:
-            cfg: Configuration of the schema `EvalConfig`.
-
-        Raises:
-            UserError: The run's configuration cannot be read, or asks for more than the user allows.
-        """
-        if cfg.ckpt is None:
-            return cls()
-        with at_setting("ckpt"):
-            run = RunFolder(cfg.ckpt).last_stage()
-            return cls(run, run.load_config(options().trust, encoder_only=True))
-
-
 def encoding_device(accelerator: str) -> str:
     """Return the device that encodes; of several GPUs the first visible one.
 
     Args:
         accelerator: See `choose_accelerator`.
     """
-    found = choose_accelerator(accelerator, "accelerator")
-    return found if found in ("cpu", "mps") else "cuda:0"
+    chosen = choose_accelerator(accelerator, "accelerator")
+    return chosen if chosen in ("cpu", "mps") else "cuda:0"
 
 
 def load_named(source: str, trust: Sequence[str] = (), trust_remote_code: bool = False) -> SentenceEncoder:
@@ -231,23 +194,25 @@ def load_named(source: str, trust: Sequence[str] = (), trust_remote_code: bool =
     return load_evaluated(check_config(cfg), "cpu")
 
 
-def load_evaluated(cfg: DictConfig, device: str, source: Source | None = None) -> SentenceEncoder:
+def load_evaluated(
+    cfg: DictConfig, device: str, run: RunFolder | None = None, trained: DictConfig | None = None
+) -> SentenceEncoder:
     """Load the encoder on a device, in the precision and with the text settings of the evaluation.
 
     Args:
         cfg: Configuration of the schema `EvalConfig`.
         device: Name of the device.
-        source: What `Source.of` found; by default it is read.
+        run: The run that trained the weights; None: they are those of a model.
+        trained: Configuration of the run.
 
     Raises:
         UserError: Configuration, run folder or model cannot be used.
     """
-    source = source or Source.of(cfg)
-    if source.run is None or source.config is None:
+    if run is None or trained is None:
         encoder, precision = _load_model(cfg, device), cfg.precision
     else:
-        encoder = _load_run(cfg, source.run, source.config, device)
-        precision = cfg.precision or source.config.evaluation.get("precision")
+        encoder = _load_run(cfg, run, trained, device)
+        precision = cfg.precision or trained.evaluation.get("precision")
     encoder.to(device).eval()
     if precision == "auto":
         return use_fastest_precision(encoder)
@@ -261,11 +226,10 @@ def use_fastest_precision(encoder: SentenceEncoder) -> SentenceEncoder:
     """
     if getattr(encoder.plain_backbone, "is_quantized", False):
         return encoder
-    kind = encoder.device.type
-    if kind == "cuda":
+    if encoder.device.type == "cuda":
         native = torch.cuda.get_device_capability(encoder.device)[0] >= 8
     else:
-        native = kind == "cpu" and cpu_multiplies_bfloat16()
+        native = encoder.device.type == "cpu" and cpu_multiplies_bfloat16()
     return encoder.set_precision("bf16-true" if native else "32-true")
 
 
@@ -273,22 +237,16 @@ def _load_model(cfg: DictConfig, device: str) -> SentenceEncoder:
     if cfg.step is not None:
         raise ConfigError("step names kept weights of a run; ckpt=... names the run.", key="step")
     model = with_quantization(cfg.model, cfg.quantization)
-    if (adapter := model.get("adapter")) is not None:
-        if not isinstance(adapter, DictConfig) or "_target_" not in adapter:
-            raise ConfigError(
-                f"model.adapter={adapter} has no _target_ among peft's configurations.",
-                key="model.adapter",
-                hint="Leave it out: an adapter that is not trained adds nothing.",
-            )
+    if "adapter" in model:
         model.adapter = None  # not trained, it adds nothing
     encoder = build_encoder(model, cfg.prompt, device)
     return edit_and_cut(encoder, cfg.text_edit or encoder.text_edit, cfg.max_length, "max_length")
 
 
-def _load_run(cfg: DictConfig, run: RunFolder, config: DictConfig, device: str) -> SentenceEncoder:
-    config = copy.deepcopy(config)
-    config.model = with_quantization(config.model, cfg.quantization)
-    encoder = load_from(run, config, device, cfg.step)
+def _load_run(cfg: DictConfig, run: RunFolder, trained: DictConfig, device: str) -> SentenceEncoder:
+    trained = copy.deepcopy(trained)
+    trained.model = with_quantization(trained.model, cfg.quantization)
+    encoder = load_from(run, trained, device, cfg.step)
     if cfg.text_edit is not None:
         encoder.text_edit = cfg.text_edit
     if cfg.max_length is not None:

@@ -76,7 +76,7 @@ def _begin(experiment: Experiment) -> None:
     parts, plan = experiment.parts, experiment.plan
     if parts.first:
         parts.run.remove_temporaries()
-        if parts.again:
+        if parts.run.state == "started":
             begin_again(parts.run)
         parts.run.save_config(decided(parts.cfg, parts.machine))
         if not parts.resumed:

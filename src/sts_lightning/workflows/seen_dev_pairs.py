@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from sts_lightning.config.build import takes
+from sts_lightning.config.build import plain, takes
 from sts_lightning.core.errors import DataError
 from sts_lightning.data.files import find_files, weighted
 
@@ -37,7 +36,7 @@ def describe_seen(name: str, selecting: DictConfig, trained: DictConfig) -> str 
             "path, seed, data.dev_fraction, data.limit or source of dev pairs."
         )
     path = data.get("dev_path")
-    if path is not None and os.path.realpath(path) in [place for place, *_ in theirs]:
+    if path is not None and os.path.realpath(path) in [source for source, *_ in theirs]:
         return f"has trained on the dev pairs of {name} ({path})."
     if selecting.get("dev") == "suite" != trained.dev and takes(trained.data.get("_target_"), "dev"):
         return (
@@ -51,8 +50,7 @@ def _sources(cfg: DictConfig) -> list[tuple[str, object, object]]:
     """Return the files that a run was trained on, or the set on the hub with its split and configuration."""
     if cfg.get("path") is None:
         return []
-    path: Any = OmegaConf.to_container(cfg.path) if OmegaConf.is_config(cfg.path) else cfg.path
-    weights = weighted(path)
+    weights = weighted(plain(cfg.path))
     with contextlib.suppress(DataError):  # they are gone, or on the hub
         weights = find_files(weights)
     return [(os.path.realpath(path), cfg.data.get("split"), cfg.data.get("config")) for path in weights]

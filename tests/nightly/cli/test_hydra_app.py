@@ -42,11 +42,9 @@ Script = Callable[..., tuple[object, str]]
         (["data=pairs_file", "path=none.csv"], "none.csv: cannot be read"),
         (["resume=."], ". is not a run folder"),
         (["resume=''"], "resume needs the folder of a run."),
-        (["plan=24GB"], "plan: no such setting. Did you mean the option --plan"),
-        (["+trust=[a]"], "trust: no such setting. Did you mean the option --trust NAME?"),
         (["--trust", "-m"], "--trust needs a name."),
         (["--plan"], "--plan lists the jobs of a sweep: add -m"),
-        (["data=toy", "--stage", "one"], "--stage one: this run has no stages."),
+        (["data=toy", "--stage", "one"], "--stage one is not a stage that runs share"),
     ],
 )
 def test_a_mistake_is_one_message_and_leaves_nothing(

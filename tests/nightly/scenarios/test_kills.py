@@ -85,7 +85,7 @@ def test_killed_and_resumed(
     kills = chance.choice([1, 1, 1, 2, 3])
     output, run, told = tmp_path / "output", tmp_path / "run", []
     while (state := RunFolder(run).state) != "finished":
-        again = state == "cut" or (state == "started" and chance.random() < 0.5)
+        again = state == "interrupted" or (state == "started" and chance.random() < 0.5)
         arguments = ["resume=run"] if again else [*SETTINGS[name], "hydra.run.dir=run"]
         signalled = None
         if kills:

@@ -49,7 +49,7 @@ def test_the_mean_of_runs(runs: list[Path], tmp_path: Path) -> None:
     found = metrics(folder)
     assert found["dev"]["spearman"] == pytest.approx(expected["average, share 1"])
     assert found["averaged"] == {"runs": [str(run) for run in runs], "share": 1.0}
-    assert RunFolder(folder).metrics().averaged == tuple(str(run) for run in runs)
+    assert RunFolder(folder).metrics().details["averaged"]["runs"] == [str(run) for run in runs]
     assert found["trained_on"] == [
         {"source": "toy", "unit": "pairs", "rows": 32, "published": None, "dropped": {}}
     ]

@@ -12,7 +12,6 @@ from tests.support.command_line import leaves
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a"], "one run has no average"),
         (["a", "./a"], "runs: a is named twice, and"),
         (["a", "b"], "a is not a run folder"),
         (["loop", "b"], "loop is not a run folder"),

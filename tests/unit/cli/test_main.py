@@ -70,7 +70,6 @@ def test_wrong_command_lines(arguments: list[str], message: str, capsys: pytest.
         (["runs", "compare", "NAN", "--to", "RUN"], "nan/predictions.npz"),
         (["leaks", "FILE", "--against", "FILE", "--write", "MISSING/w.csv"], "--write"),
         (["leaks", "FILE", "--against", "FILE", "--list", "FOLDER"], "--list"),
-        (["leaks", "FILE", "--near", "nan"], "--near"),
         (["leaks", "FILE", "--near", "2"], "--near"),
         (["leaks", "FILE", "--columns", "sentence1", "sentence1"], "--columns"),
         (["runs", "FOLDER", "--csv", "MISSING/a.csv"], "--csv"),

@@ -11,7 +11,7 @@ import pytest
 from sts_lightning.cli.main import main
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.listing import summarise
+from sts_lightning.runs.listing import mean_scores
 
 
 def save(run: Path, dev: float, stsb: float) -> None:
@@ -23,8 +23,7 @@ def save(run: Path, dev: float, stsb: float) -> None:
 def test_mean_and_sample_deviation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for index, score in enumerate([80.0, 81.0, 85.0]):
         save(tmp_path / str(index), 88.0, score)
-    rows = [RunFolder(tmp_path / str(index)).metrics().scores for index in range(3)]
-    summary = summarise(rows)
+    summary = mean_scores([tmp_path / str(index) for index in range(3)])
     assert summary["mean"]["STSB"] == 82.0
     assert summary["std"]["average"] == statistics.stdev([80.0, 81.0, 85.0])
     main(["runs", "mean", *(str(tmp_path / str(index)) for index in range(3))])

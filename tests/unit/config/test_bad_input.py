@@ -68,7 +68,6 @@ VALUES: dict[str, dict[str, str]] = {
         "data.seed": "-1",
         "data.num_workers": "-1 5000",
         "data.views": "-1 0 4 3",
-        "data.repetition": "-1 2",
         "optim.lr": "null fast nan 1e30 0",
         "optim.head_lr": "0",
         "optim.layer_decay": "0 1.5",
@@ -103,7 +102,7 @@ VALUES: dict[str, dict[str, str]] = {
     },
     "sentences": {
         "data.views": "0 4",
-        "data.repetition": "-1",
+        "data.repetition": "-1 2",
     },
     "rank": {
         "regularizer.coefficient": "-1",

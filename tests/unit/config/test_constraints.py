@@ -26,7 +26,7 @@ Config = Callable[..., DictConfig]
         (["precision=32"], "precision", ["Did you mean 32-true?"]),
         (["optim.lr=nan"], "optim.lr", ["nan"]),
         (["seed=-1"], "seed", ["-1"]),
-        (["optim.betas=[0.9]"], "optim.betas", ["2", "1"]),
+        (["optim.betas=[0.9]"], "optim.betas", ["tuple[float, float]"]),
         (["+loss.temprature=1"], "loss.temprature", ["official"]),
         (["loss=infonce", "+loss.temprature=1"], "loss.temprature", ["temperature?"]),
         (["loss._target_=sts_lightning.losses.none.None"], "loss._target_", ["losses.none.None"]),

@@ -39,8 +39,8 @@ def write(folder: Path, *names: str) -> Path:
         ((".lock", "output.log"), "new"),
         (("config.yaml", "history.csv"), "started"),
         (("config.yaml", "checkpoints/best.ckpt"), "started"),
-        (("config.yaml", "checkpoints/last.ckpt"), "cut"),
-        (("checkpoints/last.ckpt",), "cut"),
+        (("config.yaml", "checkpoints/last.ckpt"), "interrupted"),
+        (("checkpoints/last.ckpt",), "interrupted"),
         (("config.yaml", "checkpoints/last.ckpt", "metrics.json"), "finished"),
         (("config.yaml", "metrics.json"), "finished"),
     ],
@@ -52,10 +52,10 @@ def test_state_of_a_run(files: tuple[str, ...], state: str, tmp_path: Path) -> N
             check_free(RunFolder(tmp_path))
         with pytest.raises(FinishedRunError, match=r"has finished: its results are in .*metrics\.json"):
             check_resumable(RunFolder(tmp_path))
-    elif state == "cut":
+    elif state == "interrupted":
         with pytest.raises(ConfigError, match=rf"resume it with resume={tmp_path}, or choose another folder"):
             check_free(RunFolder(tmp_path))
-        assert check_resumable(RunFolder(tmp_path)) == "cut"
+        assert check_resumable(RunFolder(tmp_path)) == "interrupted"
     elif state == "started":
         assert check_free(RunFolder(tmp_path)) == check_resumable(RunFolder(tmp_path)) == "started"
     else:
@@ -69,9 +69,9 @@ def test_state_of_a_run(files: tuple[str, ...], state: str, tmp_path: Path) -> N
     [
         ((), "started"),
         (("one/config.yaml",), "started"),
-        (("one/config.yaml", "one/checkpoints/last.ckpt"), "cut"),
-        (("one/metrics.json",), "cut"),
-        (("one/metrics.json", "two/config.yaml"), "cut"),
+        (("one/config.yaml", "one/checkpoints/last.ckpt"), "interrupted"),
+        (("one/metrics.json",), "interrupted"),
+        (("one/metrics.json", "two/config.yaml"), "interrupted"),
         (("one/metrics.json", "two/metrics.json"), "finished"),
     ],
 )
