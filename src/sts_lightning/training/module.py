@@ -54,7 +54,6 @@ class STSModule(pl.LightningModule):
         seed: Seed of random numbers that belong to the examples.
 
     Attributes:
-        planned_micro_batch: Examples of a process from which ``auto`` starts its search; None: all.
         steps_peak: Peak of the GPU's allocated memory in bytes in the steps before the latest dev evaluation.
     """
 
@@ -84,7 +83,6 @@ class STSModule(pl.LightningModule):
         self.micro_batch_size = micro_batch_size
         self.official_gather = official_gather
         self.seed = seed
-        self.planned_micro_batch: int | None = None
         self.steps_peak = 0
         self._dev_cosines: list[np.ndarray] = []
         self.strict_loading = False  # frozen weights are absent; on_load_checkpoint checks the others
@@ -108,7 +106,6 @@ class STSModule(pl.LightningModule):
                 own,
                 data.num_views + (0 if self.auxiliary is None else self.auxiliary.extra_views),
                 self.trainer.precision_plugin.forward_context,
-                self.planned_micro_batch,
             )
             sizes = torch.tensor(found or own, device=self.device)
             smallest = int(self.trainer.strategy.reduce(sizes, reduce_op="min"))
