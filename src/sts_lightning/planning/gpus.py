@@ -58,7 +58,7 @@ class Device:
         return int((self.memory - CONTEXT) * (1 - FRAGMENTS)) if self.gpu else self.memory
 
     def seconds(self, costs: Counter[Cost]) -> float:
-        """Return the time of operations on a device of known speed, each limited by arithmetic or bandwidth."""
+        """Return the time of operations on a device of known speed, limited by arithmetic or bandwidth."""
         total = 0.0
         for cost, count in costs.items():
             peak = self.full if cost.dtype == torch.float32 else self.half

@@ -119,11 +119,9 @@ def toy(
     """
     for name, size in (("train_size", train_size), ("dev_size", dev_size), ("test_size", test_size)):
         check_range(name, size, 2, LARGEST)
-    if kind != "sentences" and (views != 2 or repetition):
-        raise ValueError(
-            f"views={views} and repetition={repetition} have no effect with kind={kind}; set "
-            "kind=sentences to use them."
-        )
+    for name, value, usual in (("views", views, 2), ("repetition", repetition, 0.0)):
+        if kind != "sentences" and value != usual:
+            raise ValueError(f"{name}={value} needs kind=sentences, not {kind}.")
 
     def read_with(generate: Callable[[int, np.random.Generator], Dataset]) -> Splits:
         return Splits(

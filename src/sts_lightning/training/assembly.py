@@ -62,7 +62,7 @@ def make_module(
     keep: Set[str] = frozenset(),
     auxiliary: AuxiliaryModel | None = None,
 ) -> STSModule:
-    """Build the module of a run around encoder and loss, with the optimiser and schedule of its configuration.
+    """Build the module of a run, with the optimiser and the schedule of its configuration.
 
     Args:
         cfg: Configuration of the run.
