@@ -24,7 +24,7 @@ REPLAYED = ("cpu", "cuda")
 def save_inputs_once(model: nn.Module) -> None:
     r"""Let the LoRA layers of a model keep their common input instead of a dropped copy each.
 
-    Every projection draws a mask of its own. peft's layers keep, for the gradient of A, a dropped copy of the
+    Every projection draws a different mask. peft's layers keep, for the gradient of A, a dropped copy of the
     input and the mask, so that q, k and v hold six tensors of the size of the one that they read; without
     dropout they keep a copy in the dtype of the products. Here they hold that input, once, and the state of
     the random generator; the backward pass repeats the draw. Losses, gradients and random numbers are those
@@ -34,9 +34,9 @@ def save_inputs_once(model: nn.Module) -> None:
         model: Model with peft adapters, changed in place; the names of its weights stay.
     """
     for layer in model.modules():
-        kind: Any = type(layer)
-        if kind.__name__ in LAYERS.get(kind.__module__, ()):
-            _replace(layer, keeps_dtype=kind.__module__.endswith("bnb"))
+        layer_class: Any = type(layer)
+        if layer_class.__name__ in LAYERS.get(layer_class.__module__, ()):
+            _replace(layer, keeps_dtype=layer_class.__module__.endswith("bnb"))
 
 
 def _replace(layer: Any, keeps_dtype: bool) -> None:

@@ -26,11 +26,7 @@ nearly the memory of the original.
 
 
 def check_quantization(quantization: Quantization) -> None:
-    """Reject an unknown quantisation, or one whose libraries are not installed.
-
-    Raises:
-        ValueError: See above.
-    """
+    """Raise a `ValueError` for an unknown quantisation, or one whose libraries are not installed."""
     check_choice("quantization", quantization, Quantization)
     if quantization != "none":
         missing = [name for name in ("bitsandbytes", "accelerate") if importlib.util.find_spec(name) is None]
