@@ -42,7 +42,7 @@ from sts_lightning.models.loading.backbone import (
     take_encoder,
 )
 from sts_lightning.models.loading.hub import find
-from sts_lightning.models.loading.quantization import check_fraction, quantization_config
+from sts_lightning.models.loading.quantization import quantization_config
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.planning.fake import naming_what_has_no_plan
 
@@ -186,8 +186,6 @@ def _build(
         model.is_quantized = True
     backbone = take_encoder(model.eval(), name)
     prepare(backbone)
-    if quantization != "none":
-        check_fraction(backbone, quantization, name)
     return backbone
 
 

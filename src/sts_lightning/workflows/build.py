@@ -18,7 +18,7 @@ from sts_lightning.core.errors import CheckpointError, at_setting
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.architectures.positions import NOT_REPEATABLE
 from sts_lightning.models.encoder import SentenceEncoder, freeze
-from sts_lightning.models.loading.run import build_encoder, edit_and_cut, load_part
+from sts_lightning.models.loading.run import build_encoder, load_part, set_evaluation_text
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.assembly import make_loss, make_module
 from sts_lightning.training.module import STSModule
@@ -76,7 +76,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
             names = warm_start(RunFolder(cfg.init_from).last_stage(), cfg, encoder, loss, trust)
         keep = {f"encoder.{name}" for name in names}
     freeze(encoder, cfg.optim.freeze)
-    edit_and_cut(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)
+    set_evaluation_text(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)
     if parts.auxiliary is not None:  # may copy the encoder, which by now is as it starts to train
         with name_setting("auxiliary", cfg.auxiliary):
             parts.auxiliary.trust = trust

@@ -348,9 +348,8 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedMod
     """
     if not _knows_words(tokenizer):
         raise CheckpointError(
-            f"{name}: the tokenizer knows no word of {PLAIN_SENTENCE!r} (it has {len(tokenizer)} entries); "
-            "the tokenizer files are missing or belong to something else. Put those of the model beside "
-            "config.json: tokenizer.json, or the vocabulary (vocab.txt; vocab.json and merges.txt; "
+            f"{name}: the tokenizer knows no word of {PLAIN_SENTENCE!r}. Put the model's tokenizer files "
+            "beside config.json: tokenizer.json, or the vocabulary (vocab.txt; vocab.json and merges.txt; "
             "tokenizer.model or spiece.model) with tokenizer_config.json."
         )
     rows: Any = backbone.get_input_embeddings().num_embeddings
@@ -361,8 +360,7 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedMod
         token = tokenizer.convert_ids_to_tokens(largest)
         raise CheckpointError(
             f"{name}: the tokenizer's token {token!r} has id {largest}, but {type(backbone).__name__} has "
-            f"{rows} embeddings, ids 0 to {rows - 1}; the tokenizer is that of another model, or tokens were "
-            "added without embeddings for them. Use the tokenizer files that belong to the weights."
+            f"{rows} embeddings. Use the tokenizer files that belong to the weights."
         )
 
 

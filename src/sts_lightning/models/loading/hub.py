@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
@@ -126,7 +126,7 @@ class ModelFiles:
         if Path(self.source).is_dir():
             path = Path(self.source) / relative
             return path if path.is_file() else None
-        with self._asking(relative):
+        with self.explained(relative):
             try:
                 return Path(hf_hub_download(self.source, relative, **self.options))
             except LocalEntryNotFoundError:
@@ -137,19 +137,8 @@ class ModelFiles:
             except EntryNotFoundError:
                 return None
 
-    def folder(self, patterns: Sequence[str]) -> Path:
-        """Return a folder with the files whose names match; on the hub, these are downloaded.
-
-        Raises:
-            ConfigError: The model hub has no such model, or cannot be asked.
-        """
-        if Path(self.source).is_dir():
-            return Path(self.source)
-        with self._asking(" and ".join(patterns[:2])):
-            return Path(snapshot_download(self.source, allow_patterns=[*patterns], **self.options))
-
     @contextmanager
-    def _asking(self, what: str) -> Iterator[None]:
+    def explained(self, what: str) -> Iterator[None]:
         """Turn the errors of the hub into one that says what to do."""
         try:
             yield
@@ -196,7 +185,11 @@ def find_adapter(name: str) -> Path | None:
             return None
     except ConfigError:  # loading the model says what is wrong
         return None
-    return files.folder((SETTINGS, WEIGHTS, OWN_FILE, *TOKENIZER))
+    if Path(files.source).is_dir():
+        return Path(files.source)
+    patterns = [SETTINGS, WEIGHTS, OWN_FILE, *TOKENIZER]
+    with files.explained(" and ".join(patterns[:2])):
+        return Path(snapshot_download(files.source, allow_patterns=patterns, **files.options))
 
 
 def warn_of_pipeline(name: str, pooling: Pooling, template: str | None) -> None:

@@ -138,10 +138,12 @@ def load_from(
     encoder = freeze(build_encoder(cfg.model, cfg.prompt, device), frozen)
     which: Literal["best"] | int = "best" if step is None else step
     load_part(encoder, "encoder.", run.read_checkpoint(which), run.checkpoint(which))
-    return edit_and_cut(encoder, cfg.evaluation.get("text_edit", "none"), cfg.evaluation.get("max_length"))
+    return set_evaluation_text(
+        encoder, cfg.evaluation.get("text_edit", "none"), cfg.evaluation.get("max_length")
+    )
 
 
-def edit_and_cut(
+def set_evaluation_text(
     encoder: SentenceEncoder, text_edit: TextEdit, max_length: int | None, key: str = "evaluation.max_length"
 ) -> SentenceEncoder:
     """Set what evaluation does with a sentence before it is embedded; return the encoder.
