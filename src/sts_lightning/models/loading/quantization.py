@@ -77,7 +77,7 @@ def check_fraction(backbone: PreTrainedModel, quantization: Quantization, name: 
     if fraction < MIN_FRACTION:
         raise ValueError(
             f"quantization {quantization!r} reaches {fraction:.0%} of the {total:,} linear weights of "
-            f"{name}: bitsandbytes does not know the other layers of {type(backbone).__name__}. Set it to none."
+            f"{name}: bitsandbytes does not know the layers of {type(backbone).__name__}. Set it to none."
         )
     log.info("%s: %.0f %% of %s linear weights", quantization, 100 * fraction, f"{total:,}")
 

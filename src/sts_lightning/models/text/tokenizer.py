@@ -178,10 +178,8 @@ class SentenceTokenizer:
         self.evaluation_length = self.limit if max_length is None else max_length
 
     def _too_small(self, max_length: int, most: str = "") -> str:
-        reason = (
-            f" The tokenizer adds {self.least - 1} tokens to each row by itself." if self.least > 3 else ""
-        )
-        return f"max_length must be at least {self.least}{most}, got {max_length}.{reason}"
+        added = f" The tokenizer adds {self.least - 1} tokens to each row." if self.least > 3 else ""
+        return f"max_length must be at least {self.least}{most}, got {max_length}.{added}"
 
     def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each sentence as in evaluation, not padded."""
@@ -320,11 +318,7 @@ class SentenceTokenizer:
         at = [position for template, view in pairs for position in self._mask_at(template, view)]
         mask_at = at if len(at) == len(rows) else None
         batch = chunk(rows, chunk_tokens, self.tokenizer.pad_token_id, mask_at)
-        return (
-            self._with_baselines(batch, ids, [template or SLOT for template in templates])
-            if denoise
-            else batch
-        )
+        return self._with_baselines(batch, ids, templates) if denoise else batch
 
     def _mask_at(self, template: str | None, rows: Sequence[Sequence[int]]) -> list[int]:
         """Return the position of the template's last mask token in each row; nothing if it has none.
@@ -341,12 +335,13 @@ class SentenceTokenizer:
         return [len(prefix) - 1 - prefix.index(mask)] * len(rows) if mask in prefix else []
 
     def _with_baselines(
-        self, batch: TokenizedBatch, ids: list[list[list[int]]], templates: Sequence[str]
+        self, batch: TokenizedBatch, ids: list[list[list[int]]], templates: Sequence[str | None]
     ) -> TokenizedBatch:
         """Append one bare template for each pair of template and sentence length that occurs."""
         bare: dict[tuple[str, int], int] = {}
         baseline, texts, positions, mask_at = [], [], [], []
-        for view, template in zip(ids, templates, strict=True):
+        for view, view_template in zip(ids, templates, strict=True):
+            template = view_template or SLOT
             prefix, suffix = self._split(template)
             for row in view:
                 length = len(row) - len(prefix) - len(suffix)
@@ -408,7 +403,7 @@ def chunk(
 
     Args:
         ids: Token ids of each row.
-        chunk_tokens: Maximum number of tokens of a chunk, padding included; a longer row is a chunk by itself.
+        chunk_tokens: Maximum number of tokens of a chunk, padding included; a longer row is one chunk.
         pad_id: Id of the pad token.
         mask_at: Position of each row's mask token that is pooled, with padding on the right; None without.
     """
