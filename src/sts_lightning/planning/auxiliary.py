@@ -56,7 +56,7 @@ def draw_auxiliary(cfg: DictConfig, encoder: SentenceEncoder) -> tuple[Auxiliary
         encoder: Encoder without weights.
 
     Returns:
-        The auxiliary model, if there is one, and what was taken from elsewhere than its own files.
+        The auxiliary model, if there is one, and what was taken from elsewhere than its files.
 
     Raises:
         ConfigError: It does not fit the encoder, or the shape of a teacher is not known here.

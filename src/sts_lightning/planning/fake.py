@@ -22,7 +22,7 @@ def fake_mode() -> FakeTensorMode:
 
 
 @contextmanager
-def naming_what_has_no_plan() -> Iterator[None]:
+def explaining_untraceable() -> Iterator[None]:
     """Turn the errors of operations that need the values of tensors into one of the configuration.
 
     Raises:

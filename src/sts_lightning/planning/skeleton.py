@@ -44,7 +44,7 @@ from sts_lightning.models.loading.backbone import (
 from sts_lightning.models.loading.hub import find
 from sts_lightning.models.loading.quantization import quantization_config
 from sts_lightning.models.loading.run import build_encoder
-from sts_lightning.planning.fake import naming_what_has_no_plan
+from sts_lightning.planning.fake import explaining_untraceable
 
 
 @dataclass
@@ -96,7 +96,7 @@ def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = N
         set_attention(backbone, config or {}, name)
         return backbone, _tokenizer(name, trust_remote_code, is_causal(backbone), notes)
 
-    with naming_what_has_no_plan(), loading_by(load), _quiet():
+    with explaining_untraceable(), loading_by(load), _quiet():
         encoder = build_encoder(model, prompt, "cpu")
     return Skeleton(encoder, depth, notes)
 

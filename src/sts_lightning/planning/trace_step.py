@@ -23,7 +23,7 @@ from sts_lightning.planning.fake import (
     gpu_kernels,
     make_fake,
     masks_of_real_rows,
-    naming_what_has_no_plan,
+    explaining_untraceable,
     stored_tensors,
 )
 from sts_lightning.planning.meter import Cost, Meter, Purpose
@@ -76,7 +76,7 @@ def trace_step(
     Raises:
         ConfigError: The model needs values of tensors in a way that a trace cannot follow.
     """
-    with naming_what_has_no_plan():
+    with explaining_untraceable():
         return _Step(module, batch, precision, gpu, clip).run()
 
 

@@ -269,7 +269,7 @@ class STSModule(pl.LightningModule):
         copies = {f"auxiliary.encoder_copy.{name.removeprefix('encoder.')}" for name in trained}
         stored = trained | buffers | copies | self.keep
         whole: dict[str, Any] = super().state_dict(*args, **kwargs)
-        prefix = kwargs.get("prefix", "")  # of a module around this one, which has values of its own
+        prefix = kwargs.get("prefix", "")  # of a module around this one, whose other values stay
         for name in [name for name in whole if name.startswith(prefix)]:
             if name.removeprefix(prefix) not in stored:
                 del whole[name]

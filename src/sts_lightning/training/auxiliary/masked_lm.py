@@ -44,8 +44,8 @@ class MaskedLanguageModel(AuxiliaryModel):
     By default g starts from the encoder's last layers, and the output layer is the frozen table of word
     embeddings with a new transform and bias. ``official`` is the authors' code: g starts from `random weights
     <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/InfoCSE/infocse/models_cls_mlm.py#L343-L346>`_,
-    unless Condenser is a local folder, which has a head of its own, and the output layer has a `table of its
-    own
+    unless Condenser is a local folder, which has another head, and the output layer has a `separate
+    table
     <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/InfoCSE/train_cls_mlm.py#L417>`_,
     which trains. That the code also starts the transform from the pre-trained one has no setting.
 

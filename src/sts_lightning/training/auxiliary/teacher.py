@@ -52,9 +52,9 @@ class Teacher(AuxiliaryModel):
             the folder of a model, or a folder of stored vectors.
         weights: w, one for each teacher, not negative and not all 0; equal by default. They are scaled to sum
             to 1.
-        pooling: Pooling of models that are no runs; None for their own.
-        max_length: Maximum number of tokens of a sentence for these models; None for their own.
-        precision: Precision of the teachers' weights; None for their own.
+        pooling: Pooling of models that are no runs; None for that of their pipelines.
+        max_length: Maximum number of tokens of a sentence for these models; None for that of their pipelines.
+        precision: Precision of the teachers' weights; None for that of their settings.
         cache_dir: Folder that keeps the teachers' vectors; None for none.
 
     Raises:

@@ -50,8 +50,8 @@ class RankMonitor(Callback):
     and without it. When the energy rank has passed its peak, `RankReduction` enters phase 2. Alignment is
     that of the dev pairs with a score of at least 4, and is left out on another scale than [0, 5].
 
-    With ``views="dropout"`` it also measures two dropout views of each sentence, with random numbers of
-    its own. ``rank/dropout_alignment`` and ``rank/dropout_uniformity`` are those of the rank-reduction paper
+    With ``views="dropout"`` it also measures two dropout views of each sentence, with other random
+    numbers. ``rank/dropout_alignment`` and ``rank/dropout_uniformity`` are those of the rank-reduction paper
     (Eq. 4 and 5: the sum is over the second views of the other sentences), ``rank/dropout_sphere_alignment``
     and ``rank/dropout_sphere_uniformity`` those of Wang & Isola, the latter of the first views.
 
