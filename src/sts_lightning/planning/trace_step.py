@@ -19,11 +19,11 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.text.tokenizer import TokenizedBatch
 from sts_lightning.planning.auxiliary import sketches, usual_values
 from sts_lightning.planning.fake import (
+    explaining_untraceable,
     fake_mode,
     gpu_kernels,
     make_fake,
     masks_of_real_rows,
-    explaining_untraceable,
     stored_tensors,
 )
 from sts_lightning.planning.meter import Cost, Meter, Purpose
