@@ -10,7 +10,7 @@ import argparse
 from sts_lightning.config.compose import compose_train
 from sts_lightning.planning.cost_lines import duration, size
 from sts_lightning.planning.estimate import estimate
-from sts_lightning.planning.gpus import find_card
+from sts_lightning.planning.gpus import find_device
 
 RECIPES = [
     "experiment=pcc",
@@ -31,7 +31,7 @@ def main() -> None:
         "--only", nargs="*", default=RECIPES, metavar="OVERRIDES", help="recipes, one text each"
     )
     options = parser.parse_args()
-    card = find_card(options.card)
+    card = find_device(options.card)
     print(f"| recipe on {card.name} | stage | batch | micro batch | memory | steps | time |")
     print("|---|---|---|---|---|---|---|")
     for recipe in options.only:

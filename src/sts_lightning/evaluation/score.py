@@ -163,4 +163,4 @@ def cut_share(encoder: SentenceEncoder, tables: Sequence[Dataset], length: int |
     rows = [table[:: -(-len(table) // MOST) or 1] for table in tables]
     columns = [values for row in rows for name, values in row.items() if name.startswith("sentence")]
     texts = list({text for values in columns for text in values})
-    return encoder.tokenizer.count_cut(texts, length) / len(texts) if texts else 0.0
+    return encoder.tokenizer.count_truncated(texts, length) / len(texts) if texts else 0.0

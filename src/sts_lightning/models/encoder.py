@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
@@ -17,6 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from sts_lightning.core.choices import Denoise, Frozen, Precision, Quantization, TextEdit
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.text import check_choice
+from sts_lightning.models.compute.cpu_attention import half_attention, recomputed_attention
 from sts_lightning.models.compute.gradient_cache import recomputed
 from sts_lightning.models.compute.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
 from sts_lightning.models.loading.backbone import (
@@ -50,7 +50,7 @@ PROBES = ["A dog runs.", "Someone plays an old guitar in the park while two men 
 """Texts of the probes: a short sentence and a longer one."""
 
 
-class OwnSettings(TypedDict, total=False):
+class FurtherSettings(TypedDict, total=False):
     """Arguments of `SentenceEncoder` that no pipeline of another library has."""
 
     layer: int
@@ -61,7 +61,7 @@ class OwnSettings(TypedDict, total=False):
     bidirectional_layers: int
 
 
-class EncoderSettings(OwnSettings, total=False):
+class EncoderSettings(FurtherSettings, total=False):
     """Arguments of `SentenceEncoder` besides backbone and tokenizer, for functions that pass them on."""
 
     pooling: Pooling
@@ -161,17 +161,21 @@ class SentenceEncoder(nn.Module):
         self.tokenizer = SentenceTokenizer(
             tokenizer, max_length, template, view_templates, denoise, position_offset(backbone)
         )
-        # How long a row gets is known once the tokenizer has the templates, and decides whether the layers
-        # can be bidirectional.
-        added, virtual = self.tokenizer.added, getattr(adapter, "num_virtual_tokens", None) or 0
-        check_length(backbone, max_length, added, virtual)
-        fits = longest_sentence(backbone, added + virtual, bidirectional_layers != 0)
+        # How long a row gets is known once the tokenizer has the templates. A row that is too long would fail
+        # in the middle of training.
+        added = self.tokenizer.added + (getattr(adapter, "num_virtual_tokens", None) or 0)
+        fits = longest_sentence(backbone, added, bidirectional_layers)
+        if fits is not None and max_length > fits:
+            raise ValueError(
+                f"max_length must be at most {fits}, got {max_length}: {name} reads {fits + added} tokens, "
+                f"up to {added} of them template, special tokens and trained prefix."
+            )
         self.tokenizer.fits = fits
         self.tokenizer.limit = min((count for count in (limit, fits) if count is not None), default=None)
         if bidirectional_layers:
             from sts_lightning.models.architectures.bidirectional import make_bidirectional
 
-            make_bidirectional(backbone, bidirectional_layers, max_length + added)
+            make_bidirectional(backbone, bidirectional_layers)
         # A new projection draws its weights before a new adapter does: checkpoints do not depend on it, but
         # the numbers of a seed do.
         if projection != "none":
@@ -248,8 +252,6 @@ class SentenceEncoder(nn.Module):
                 key="trainer.gradient_checkpointing",
                 hint="Set trainer.micro_batch_size=auto, which takes less memory too.",
             )
-        from sts_lightning.models.compute.cpu_attention import recomputed_attention
-
         try:
             self.backbone.activation_checkpointing_enable(
                 {"use_reentrant": False, "context_fn": partial(recomputed_attention, self.backbone)}
@@ -279,8 +281,8 @@ class SentenceEncoder(nn.Module):
         angles = {name: value for name, value in self.named_buffers() if name.endswith("inv_freq")}
         self.to(DTYPES[precision])
         for name, value in angles.items():
-            path, _, own_name = name.rpartition(".")
-            setattr(self.get_submodule(path), own_name, value)
+            path, _, attribute = name.rpartition(".")
+            setattr(self.get_submodule(path), attribute, value)
         return self
 
     @property
@@ -333,7 +335,7 @@ class SentenceEncoder(nn.Module):
         if torch.is_grad_enabled() or self.training:
             embed = partial(recomputed, self.embed_chunk) if recompute else self.embed_chunk
             inputs = self._look_up(rows.chunks)
-            vectors = torch.cat([embed(*part) for part in zip(rows.chunks, inputs, strict=True)])
+            vectors = torch.cat([embed(*pair) for pair in zip(rows.chunks, inputs, strict=True)])
         else:
             vectors = embed_chunks(self.embed_chunk, rows.chunks, threaded=False, progress=False)
         vectors = rows.arrange(vectors)
@@ -351,9 +353,9 @@ class SentenceEncoder(nn.Module):
             return [{} for _ in chunks]
         ids = [chunk["input_ids"] for chunk in chunks]
         embedded = table(torch.cat([chunk.flatten() for chunk in ids]))
-        parts = embedded.split([chunk.numel() for chunk in ids])
+        tokens = embedded.split([chunk.numel() for chunk in ids])
         return [
-            {"inputs_embeds": part.unflatten(0, chunk.shape)} for part, chunk in zip(parts, ids, strict=True)
+            {"inputs_embeds": rows.unflatten(0, chunk.shape)} for rows, chunk in zip(tokens, ids, strict=True)
         ]
 
     def project(self, vectors: Tensor) -> Tensor:
@@ -382,23 +384,13 @@ class SentenceEncoder(nn.Module):
             inputs["position_ids"] = chunk["position_ids"]
         if prefix is not None:
             inputs["past_key_values"] = prefix.cache(len(chunk["input_ids"]))
-        with self._attention():
+        with half_attention(self.backbone):
             output = self.backbone(**inputs, output_hidden_states=self._reads_inner_layers)
         if self.layer != -1:
             hidden = (output.hidden_states[self.layer],)
         else:
             hidden = output.hidden_states if self._reads_inner_layers else (output.last_hidden_state,)
         return pool(self.pooling, hidden, chunk["attention_mask"], chunk.get("mask_at"))
-
-    def _attention(self) -> AbstractContextManager[Any]:
-        """Return the context of a forward pass: on a CPU, half precision has an attention of ours."""
-        if self.backbone.device.type != "cpu":
-            return nullcontext()
-        if self.backbone.dtype == torch.float32 and not torch.is_autocast_enabled("cpu"):
-            return nullcontext()
-        from sts_lightning.models.compute.cpu_attention import half_attention
-
-        return half_attention(self.backbone)
 
     @torch.no_grad()
     def _probe(self) -> bool:
@@ -419,9 +411,9 @@ class SentenceEncoder(nn.Module):
         name = type(backbone).__name__
         exact = backbone.dtype == torch.float32 and not getattr(backbone, "is_quantized", False)
 
-        def agree(one: Tensor, other: Tensor) -> bool:  # NaN never does
-            size = torch.maximum(one.norm(), other.norm())
-            return bool((one - other).norm() <= (TOLERANCE if exact else COARSE_TOLERANCE) * size)
+        def agree(first: Tensor, second: Tensor) -> bool:  # NaN never does
+            size = torch.maximum(first.norm(), second.norm())
+            return bool((first - second).norm() <= (TOLERANCE if exact else COARSE_TOLERANCE) * size)
 
         (short,), (chunk,) = (self.tokenizer.rows(texts, 10**9).chunks for texts in (PROBES[:1], PROBES))
         short, chunk = (
@@ -506,8 +498,8 @@ class SentenceEncoder(nn.Module):
             float32 array, shape (N, M), each in [-1, 1]; 0 for a vector of zeros.
         """
         first, second = (
-            F.normalize(torch.from_numpy(np.asarray(part, dtype=np.float32)), dim=-1)
-            for part in (vectors, vectors if others is None else others)
+            F.normalize(torch.from_numpy(np.asarray(rows, dtype=np.float32)), dim=-1)
+            for rows in (vectors, vectors if others is None else others)
         )
         return np.asarray((first @ second.T).clamp(-1, 1).numpy())
 
@@ -522,10 +514,7 @@ def as_texts(sentences: Iterable[str]) -> list[str]:
         raise TypeError("encode takes a list of sentences, not one string.")
     if isinstance(sentences, Mapping | Set) or hasattr(sentences, "columns"):
         raise TypeError(f"encode takes a list of sentences, not a {type(sentences).__name__}.")
-    try:
-        texts = list(sentences)
-    except TypeError as error:
-        raise TypeError(f"encode takes a list of sentences, not a {type(sentences).__name__}.") from error
+    texts = list(sentences)
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(
@@ -582,44 +571,20 @@ def most_positions(backbone: PreTrainedModel) -> int | None:
     return known[0] - position_offset(backbone) if known else None
 
 
-def check_length(backbone: PreTrainedModel, max_length: int, added: int, virtual_tokens: int = 0) -> None:
-    """Reject settings under which a row can be longer than the model's positions.
-
-    Otherwise training would fail at the first row that is too long.
-
-    Args:
-        backbone: Model.
-        max_length: Maximum number of tokens of a sentence.
-        added: Number of further tokens of a row: template and special tokens.
-        virtual_tokens: Length of a trained prefix, which takes positions too.
-
-    Raises:
-        ValueError: The longest row does not fit.
-    """
-    most, added = most_positions(backbone), added + virtual_tokens
-    if most is None or max_length + added <= most:
-        return
-    around = f" and up to {added} more of template, special tokens and trained prefix" if added else ""
-    remedy = f"lower it to at most {most - added}" if most > added else "choose a shorter template"
-    raise ValueError(
-        f"max_length {max_length}{around} exceeds the {most} positions of "
-        f"{type(backbone).__name__}; {remedy}."
-    )
-
-
-def longest_sentence(backbone: PreTrainedModel, added: int, bidirectional: bool) -> int | None:
+def longest_sentence(backbone: PreTrainedModel, added: int, bidirectional_layers: int) -> int | None:
     """Return the maximum number of tokens of a sentence that a model can read, None if there is no limit.
 
     Args:
         backbone: Model.
         added: Number of further tokens of a row: template, special tokens and trained prefix.
-        bidirectional: Whether layers of a causal model are bidirectional, for which a row has to fit into
-            the attention windows.
+        bidirectional_layers: Number of last layers that are made bidirectional, -1 for all. A row has to fit
+            into their attention windows: the mask of the last token, which all tokens get, covers no more.
     """
     windows: Sequence[int | None] = ()
-    if bidirectional:
+    if bidirectional_layers:
         from sts_lightning.models.architectures.bidirectional import layer_windows
 
         windows = layer_windows(backbone.config, backbone.config.num_hidden_layers)
+        windows = windows if bidirectional_layers == -1 else windows[-bidirectional_layers:]
     known = [count for count in (most_positions(backbone), *windows) if count is not None]
     return min(known) - added if known else None

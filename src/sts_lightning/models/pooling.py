@@ -27,7 +27,7 @@ def pool(
     """Pool one chunk of sentences; padding on either side is ignored.
 
     Args:
-        pooling: Kind of pooling.
+        pooling: Type of pooling.
         hidden: Hidden states, each (N, L, D), the last layer last; ``first_last_mean`` reads index 1
             of a full list that starts with the embeddings.
         attention_mask: 1 for tokens, 0 for padding, (N, L).

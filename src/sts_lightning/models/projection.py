@@ -12,8 +12,8 @@ Projection = Literal["none", "train", "always", "batch_norm"]
 evaluation too (``always``); or a wider network with batch norms, in training alone."""
 
 
-def make_projection(config: PretrainedConfig, kind: Projection) -> nn.Sequential:
-    """Build the layers, with the initial scale of the backbone's own.
+def make_projection(config: PretrainedConfig, projection: Projection) -> nn.Sequential:
+    """Build the layers, with the initial scale of the backbone's layers.
 
     ``batch_norm`` is InfoCSE's: linear to 2 D, batch norm, ReLU, linear to D, batch norm without scale and
     shift, the linear layers without bias (`its code
@@ -22,10 +22,10 @@ def make_projection(config: PretrainedConfig, kind: Projection) -> nn.Sequential
 
     Args:
         config: Configuration of the backbone, with its width D.
-        kind: Kind of layers, not ``none``.
+        projection: Type of layers, not ``none``.
     """
     size = config.hidden_size
-    if kind == "batch_norm":
+    if projection == "batch_norm":
         layers = nn.Sequential(
             nn.Linear(size, 2 * size, bias=False),
             nn.BatchNorm1d(2 * size),

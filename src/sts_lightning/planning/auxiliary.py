@@ -56,7 +56,7 @@ def draw_auxiliary(cfg: DictConfig, encoder: SentenceEncoder) -> tuple[Auxiliary
         encoder: Encoder without weights.
 
     Returns:
-        The auxiliary model, if there is one, and what was taken from elsewhere than its own files.
+        The auxiliary model, if there is one, and what was taken from elsewhere than its files.
 
     Raises:
         ConfigError: It does not fit the encoder, or the shape of a teacher is not known here.
@@ -82,7 +82,7 @@ def draw_auxiliary(cfg: DictConfig, encoder: SentenceEncoder) -> tuple[Auxiliary
 
 
 def sketches(auxiliary: AuxiliaryModel | None) -> list[Sketch]:
-    """Return the teachers of a auxiliary."""
+    """Return the teachers of an auxiliary model."""
     encoders = auxiliary.encoders if isinstance(auxiliary, Teacher) else []
     return [encoder for encoder in encoders if isinstance(encoder, Sketch)]
 
@@ -91,7 +91,7 @@ def _teacher(source: str, teacher: Teacher) -> Skeleton:
     if is_run(source):
         cfg = RunFolder(source).last_stage().load_config(encoder_only=True)
         return build_skeleton(cfg.model, cfg.prompt)
-    # With a pooling of its own a plan needs no more of the model than its shape.
+    # Where the pooling is set, a plan needs no more of the model than its shape.
     target = (
         "sts_lightning.models.SentenceEncoder.from_pretrained"
         if teacher.pooling

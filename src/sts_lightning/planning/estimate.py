@@ -23,14 +23,14 @@ from sts_lightning.data.tables import values_of
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.text.tokenizer import Prepare, TokenizedBatch
 from sts_lightning.planning.auxiliary import draw_auxiliary
-from sts_lightning.planning.gpus import Card, find_card, this_machine
-from sts_lightning.planning.meter import Kind
+from sts_lightning.planning.gpus import Device, find_device
+from sts_lightning.planning.meter import Purpose
 from sts_lightning.planning.skeleton import build_skeleton
 from sts_lightning.planning.trace_step import Trace, trace_step
 from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.training.assembly import make_data, make_loss, make_module
 from sts_lightning.training.module import STSModule
-from sts_lightning.training.trainer import Plan, make_plan
+from sts_lightning.training.trainer import StepCount, count_steps
 
 FEW_LAYERS = (2, 3)
 """Depths of the traces from which that of a deep model is extrapolated; equal layers add equal bytes."""
@@ -46,20 +46,20 @@ class Estimate:
     """What a run takes.
 
     Attributes:
-        card: Device of the plan.
+        device: Device of the plan.
         precision: Precision of training.
         micro_batch: Examples in a micro batch of the plan; None for the whole batch at once.
-        peak: Bytes of tensors of each kind at the peak of a step of the longest rows.
+        peak: Bytes of tensors for each purpose at the peak of a step of the longest rows.
         steps: Optimiser steps.
         tokens: Tokens of training, padding excluded.
-        seconds: Duration on the card, evaluations included; None if its speed is not known.
+        seconds: Duration on the device, evaluations included; None if its speed is not known.
         notes: Assumptions about this plan.
     """
 
-    card: Card
+    device: Device
     precision: str
     micro_batch: int | None
-    peak: dict[Kind, int]
+    peak: dict[Purpose, int]
     steps: int
     tokens: int
     seconds: float | None
@@ -72,11 +72,11 @@ class Estimate:
 
     @property
     def fits(self) -> bool:
-        """Whether the plan fits the card."""
-        return self.memory <= self.card.usable
+        """Whether the plan fits the device."""
+        return self.memory <= self.device.usable
 
 
-def estimate(cfg: DictConfig, card: Card | str | None = None) -> Estimate:
+def estimate(cfg: DictConfig, device: Device | str | None = None) -> Estimate:
     """Plan a run by tracing a step of it on fake tensors; no weights are read and no GPU is needed.
 
     The peak is that of a batch of the longest rows that the configuration allows. Micro batches are those of
@@ -84,56 +84,55 @@ def estimate(cfg: DictConfig, card: Card | str | None = None) -> Estimate:
 
     Args:
         cfg: Composed configuration of ``train.py`` without stages.
-        card: Device, by name or memory; by default this machine's.
+        device: GPU by name or memory, or ``cpu``; by default this machine's.
 
     Raises:
-        ConfigError: A setting is wrong, the card is not known, or the shape of the model is not known here.
+        ConfigError: A setting is wrong, the device is not known, or the shape of the model is not known here.
     """
     cfg, notes = check_config(cfg), []
-    device = card if isinstance(card, Card) else this_machine() if card is None else find_card(card)
+    target = device if isinstance(device, Device) else find_device(device)
     trainer = cfg.trainer
     needs_gpu = trainer.accelerator == "gpu" or (trainer.accelerator == "auto" and not trainer.cpu_fallback)
-    if card is None and not device.gpu and needs_gpu:
-        device = find_card("24GB")
-        notes.append("no GPU is visible; planned for a card of 24 GB")
-    tracer = Tracer(cfg, device)
+    if device is None and not target.gpu and needs_gpu:
+        target = find_device("24GB")
+        notes.append("no GPU is visible; planned for one of 24 GB")
+    tracer = Tracer(cfg, target)
     micro = trainer.micro_batch_size
     if micro == "auto":
         largest = tracer.largest()
         micro = None if largest is None else max(1, largest)
     trace, traced_tokens = tracer.trace(micro)
-    if trainer.micro_batch_size != "auto" and trace.peak.total() > device.usable:
+    if trainer.micro_batch_size != "auto" and trace.peak.total() > target.usable:
         notes.append("trainer.micro_batch_size=auto plans the largest micro batch that fits")
     sheet = draw(cfg, tracer.precision, micro, FEW_LAYERS[0] if tracer.deep else None)
     work = measure(cfg, sheet.module, sheet.data, tracer.prepare)
     return Estimate(
-        device,
+        target,
         tracer.precision,
         micro,
-        {kind: size for kind, size in trace.peak.items() if size},
+        {purpose: size for purpose, size in trace.peak.items() if size},
         work.steps,
         work.tokens,
-        _seconds(device, trace, traced_tokens, work, tracer.processes),
+        _seconds(target, trace, traced_tokens, work, tracer.processes),
         (*notes, *sheet.notes, *work.notes),
     )
 
 
 class Tracer:
-    """Traces of steps of one configuration on one card.
+    """Traces of steps of one configuration on one device.
 
     Args:
         cfg: Configuration that `check_config` has resolved.
-        card: Device of the plan.
+        device: Device of the plan.
     """
 
-    def __init__(self, cfg: DictConfig, card: Card) -> None:
+    def __init__(self, cfg: DictConfig, device: Device) -> None:
         self.cfg = cfg
-        self.card = card
-        own = cfg.precision
-        self.precision: str = card.precision if own == "auto" else own
-        chunk = cfg.trainer.chunk_tokens
-        usual = training_chunk_tokens("gpu" if card.gpu else "cpu", self.precision)
-        self.chunk_tokens: int = usual if chunk == "auto" else chunk
+        self.device = device
+        self.precision: str = device.precision if cfg.precision == "auto" else cfg.precision
+        self.chunk_tokens: int = cfg.trainer.chunk_tokens
+        if cfg.trainer.chunk_tokens == "auto":
+            self.chunk_tokens = training_chunk_tokens("gpu" if device.gpu else "cpu", self.precision)
         self.processes = max(1, cfg.trainer.devices * cfg.trainer.num_nodes)
         self.batch_size = math.ceil(cfg.data.batch_size / self.processes)
         self._traces: dict[int | None, tuple[Trace, int]] = {}
@@ -195,7 +194,7 @@ class Tracer:
 
     def largest(self) -> int | None:
         """Return the largest micro batch that fits, 0 if none; None if the whole batch does at once."""
-        usable, sizes = self.card.usable, range(1, self.batch_size + 1)
+        usable, sizes = self.device.usable, range(1, self.batch_size + 1)
         return None if self.bytes_at(None) <= usable else bisect_right(sizes, usable, key=self.bytes_at)
 
     def _longest_batch(self, sheet: Blueprint) -> Batch[TokenizedBatch]:
@@ -209,7 +208,7 @@ class Tracer:
 
     def _step(self, sheet: Blueprint, batch: Batch[TokenizedBatch], rows: TokenizedBatch) -> Trace:
         clip = self.cfg.trainer.gradient_clip_val
-        trace = trace_step(sheet.module, replace(batch, rows=rows), self.precision, self.card.gpu, clip)
+        trace = trace_step(sheet.module, replace(batch, rows=rows), self.precision, self.device.gpu, clip)
         if self.processes > 1:  # DDP's buckets hold a second copy
             trace.peak["gradients"] += sum(
                 p.numel() * p.itemsize for p in sheet.module.parameters() if p.requires_grad
@@ -218,7 +217,7 @@ class Tracer:
 
 
 def _first(rows: TokenizedBatch, count: int) -> TokenizedBatch:
-    """Return the first chunks of a batch, in their own order."""
+    """Return the first chunks of a batch, in the order of the chunks."""
     chunks = rows.chunks[:count]
     kept = sum(len(chunk["input_ids"]) for chunk in chunks)
     return TokenizedBatch(chunks, torch.arange(kept), sum(c["input_ids"].numel() for c in chunks))
@@ -239,16 +238,18 @@ def _extrapolated(low: Trace, high: Trace, more: int) -> Trace:
     )
 
 
-def _seconds(card: Card, trace: Trace, traced_tokens: int, work: Workload, processes: int) -> float | None:
-    if not card.bandwidth:
+def _seconds(
+    device: Device, trace: Trace, traced_tokens: int, work: Workload, processes: int
+) -> float | None:
+    if not device.bandwidth:
         return None
-    encoder, forward, rest = map(card.seconds, (trace.encoder, trace.forward, trace.rest))
+    encoder, forward, rest = map(device.seconds, (trace.encoder, trace.forward, trace.rest))
     traced_tokens *= processes
     per_step = encoder * work.step_tokens / traced_tokens + rest
     return work.steps * per_step + work.evaluated * forward / traced_tokens
 
 
-NO_STEPS = Plan(1, 10**9, 1)
+NO_STEPS = StepCount(1, 10**9, 1)
 """Length of a run whose schedule never matters."""
 
 
@@ -259,13 +260,11 @@ class Blueprint:
     Attributes:
         module: Encoder without weights, loss, and the factory of the optimiser.
         data: Data module; no file has been read.
-        depth: Number of layers of the full model, None if it is not known.
         notes: What was taken from elsewhere than the model's own files.
     """
 
     module: STSModule
     data: DataModule
-    depth: int | None
     notes: tuple[str, ...]
 
 
@@ -292,7 +291,7 @@ def draw(cfg: DictConfig, precision: str, micro: int | None, layers: int | None 
     regularizer = build("regularizer", cfg.regularizer, Regularizer) if cfg.regularizer else None
     module = make_module(cfg, precision, encoder, loss, regularizer, NO_STEPS, auxiliary=auxiliary)
     module.micro_batch_size = micro
-    return Blueprint(module, data, skeleton.depth, (*skeleton.notes, *notes))
+    return Blueprint(module, data, (*skeleton.notes, *notes))
 
 
 DEV_PAIRS, DEV_SENTENCES, REPORT_SENTENCES = 1_500, 2_910, 26_798
@@ -361,20 +360,20 @@ def measure(
         loader = data.train_dataloader()
         batches = len(loader)
         seen = [(module.chunks_of(batch)[0], batch) for batch in itertools.islice(loader, 3)]
-        padded = sum(c["input_ids"].numel() for rows_, _ in seen for c in rows_.chunks) / len(seen)
+        padded = sum(c["input_ids"].numel() for embedded, _ in seen for c in embedded.chunks) / len(seen)
         kept = sum(batch.rows.num_tokens for _, batch in seen) / len(seen)
         pairs = len(data.dev)
         tables = [data.dev, *(table for task in data.tests if final for table in task.subsets.values())]
         columns = (values_of(table, name) for table in tables for name in ("sentence1", "sentence2"))
         sentences = len(set(itertools.chain.from_iterable(columns)))
         notes = ()
-    plan = make_plan(cfg.trainer, batches)
-    validations = plan.total_steps // plan.val_steps + 1  # once before the first step
+    steps = count_steps(cfg.trainer, batches)
+    validations = steps.total_steps // steps.val_steps + 1  # once before the first step
     reports = 2 if cfg.evaluation.untuned else 1  # which embed each sentence once
     return Workload(
-        plan.total_steps,
+        steps.total_steps,
         padded,
-        int(kept * plan.total_steps),
+        int(kept * steps.total_steps),
         kept / rows * (2 * pairs * validations + sentences * reports),
         notes,
     )

@@ -22,7 +22,7 @@ def fake_mode() -> FakeTensorMode:
 
 
 @contextmanager
-def naming_what_has_no_plan() -> Iterator[None]:
+def explaining_untraceable() -> Iterator[None]:
     """Turn the errors of operations that need the values of tensors into one of the configuration.
 
     Raises:
@@ -108,7 +108,7 @@ def _quantise(layer: Any, mode: FakeTensorMode) -> None:
             full, compress_statistics=weight.compress_statistics, quant_type=weight.quant_type
         )
     parameter = nn.Parameter(packed, requires_grad=False)
-    # bitsandbytes' own class cannot hold a fake tensor; its functions only ask for these attributes.
+    # bitsandbytes' class cannot hold a fake tensor; its functions only ask for these attributes.
     parameter.quant_state, parameter.bnb_quantized = state, True  # type: ignore[attr-defined]
     layer.weight, layer.quant_state = parameter, state
 
@@ -144,13 +144,13 @@ def masks_of_real_rows() -> Iterator[None]:
 @contextmanager
 def replaced(module: Any, functions: dict[str, Callable[..., Any]]) -> Iterator[None]:
     """Replace functions of a module by others, by name."""
-    own = {name: getattr(module, name) for name in functions}
+    originals = {name: getattr(module, name) for name in functions}
     for name, function in functions.items():
         setattr(module, name, function)
     try:
         yield
     finally:
-        for name, function in own.items():
+        for name, function in originals.items():
             setattr(module, name, function)
 
 

@@ -1,4 +1,4 @@
-"""Memory and speed of cards, and the time that arithmetic takes on them."""
+"""Memory and speed of GPUs, and the time that arithmetic takes on them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from sts_lightning.planning.meter import Cost
 GIB = 2**30
 
 CONTEXT = int(0.75 * GIB)
-"""Memory of a card that PyTorch's tensors cannot use: CUDA's context, kernels, workspaces of libraries."""
+"""Memory of a device that PyTorch's tensors cannot use: CUDA's context, kernels, workspaces of libraries."""
 
 FRAGMENTS = 0.05
 """Fraction of the rest that is lost between tensors."""
 
 EFFICIENCY = 0.5
-"""Fraction of a card's peak that its matrix products reach; an assumption."""
+"""Fraction of a device's peak that its matrix products reach; an assumption."""
 
 BANDWIDTH = 0.7
-"""Fraction of a card's bandwidth that other operations reach; an assumption."""
+"""Fraction of a device's bandwidth that other operations reach; an assumption."""
 
 
 @dataclass(frozen=True)
-class Card:
+class Device:
     """A device to plan for.
 
     Attributes:
@@ -58,7 +58,7 @@ class Card:
         return int((self.memory - CONTEXT) * (1 - FRAGMENTS)) if self.gpu else self.memory
 
     def seconds(self, costs: Counter[Cost]) -> float:
-        """Return the time of operations on a card of known speed, each limited by arithmetic or bandwidth."""
+        """Return the time of operations on a device of known speed, limited by arithmetic or bandwidth."""
         total = 0.0
         for cost, count in costs.items():
             peak = self.full if cost.dtype == torch.float32 else self.half
@@ -68,43 +68,45 @@ class Card:
 
 _SHEETS = yaml.safe_load((files("sts_lightning.planning") / "gpus.yaml").read_text(encoding="utf-8"))
 
-CARDS = {
-    name: Card(name, gib * GIB, half * 1e12, full * 1e12, bandwidth * 1e9, precision)
+GPUS = {
+    name: Device(name, gib * GIB, half * 1e12, full * 1e12, bandwidth * 1e9, precision)
     for name, (gib, half, full, bandwidth, precision) in _SHEETS.items()
 }
-"""Cards whose speed is known, by name."""
+"""GPUs whose speed is known, by name."""
 
 
-def find_card(text: str) -> Card:
-    """Return a card by its name, one of which only the memory is known, such as ``24GB``, or this ``cpu``.
+def find_device(text: str | None) -> Device:
+    """Return a device by its name, one of which only the memory is known, such as ``24GB``, or this ``cpu``.
 
     Raises:
         ConfigError: It is neither.
     """
+    if text is None:
+        return this_machine()
     name = text.lower()
     if name == "cpu":
         return _this_cpu()
-    if name in CARDS:
-        return CARDS[name]
+    if name in GPUS:
+        return GPUS[name]
     size = re.fullmatch(r"(\d+(?:\.\d+)?) ?gi?b", name)
     if size is None or not 0 < float(size[1]) < 1e6:
         raise ConfigError(
             f"card {text!r} is not known.",
             key="card",
-            hint=f"Choose among cpu, {', '.join(CARDS)}, or give the memory, as in 24GB.",
+            hint=f"Choose among cpu, {', '.join(GPUS)}, or give the memory, as in 24GB.",
         )
-    return Card(text, int(float(size[1]) * GIB))
+    return Device(text, int(float(size[1]) * GIB))
 
 
-def this_machine() -> Card:
-    """Return the visible GPU or this CPU, of unknown speed: its name does not say which of `CARDS` it is."""
+def this_machine() -> Device:
+    """Return the visible GPU or this CPU, of unknown speed: its name does not say which of `GPUS` it is."""
     if not torch.cuda.is_available():
         return _this_cpu()
-    found = torch.cuda.get_device_properties(torch.cuda.current_device())
-    precision = "bf16-mixed" if found.major >= 8 else "32-true"
-    return Card(found.name, found.total_memory, precision=precision)
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    precision = "bf16-mixed" if properties.major >= 8 else "32-true"
+    return Device(properties.name, properties.total_memory, precision=precision)
 
 
-def _this_cpu() -> Card:
+def _this_cpu() -> Device:
     precision = "bf16-mixed" if cpu_multiplies_bfloat16() else "32-true"
-    return Card("this CPU", psutil.virtual_memory().available, precision=precision, gpu=False)
+    return Device("this CPU", psutil.virtual_memory().available, precision=precision, gpu=False)

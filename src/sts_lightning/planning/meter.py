@@ -1,4 +1,4 @@
-"""Bytes of live tensors by kind, and the arithmetic of every operation."""
+"""Bytes of stored tensors by purpose, and the arithmetic of every operation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch.utils.flop_counter import flop_registry
 GRAIN = 512
 """Smallest unit of memory of CUDA's allocator in bytes; a tensor takes a multiple of it."""
 
-Kind = Literal["weights", "adapters", "optimiser", "gradients", "activations", "vectors"]
+Purpose = Literal["weights", "adapters", "optimiser", "gradients", "activations", "vectors"]
 """Purpose of a tensor.
 
 ``weights``: the model's own weights and buffers, and the head of the loss. ``adapters``: weights of a peft
@@ -26,7 +26,7 @@ adapter. ``optimiser``: the moments of AdamW, and temporaries of its step. ``gra
 weights. ``activations``: everything else in the encoder. ``vectors``: token ids, sentence vectors, the loss.
 """
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 
 
 @dataclass(frozen=True)
@@ -45,95 +45,71 @@ class Cost:
 
 
 @dataclass
-class _Live:
-    """A storage that is alive: its bytes and kind."""
+class _Storage:
+    """A storage that is alive: its bytes and purpose."""
 
     size: int
-    kind: Kind
+    purpose: Purpose
 
 
-# torch's own MemTracker knows neither bitsandbytes' packed weights nor adapters as a kind of their own, and
+# torch's own MemTracker knows neither bitsandbytes' packed weights nor adapters as a purpose, and
 # cannot exchange the fake vectors of the encoder for real ones, which a loss may branch on. Fake tensors on
 # CUDA would keep what its kernels keep, but in a torch built for the CPU those with gradients abort it.
 class Meter(TorchDispatchMode):
-    """Counts the bytes of live storages by kind, and records the arithmetic of operations.
+    """Counts the bytes of live storages by purpose, and records the arithmetic of operations.
 
     Tensors may be real or fake. Those made before the meter was entered are counted by `add`.
 
     Attributes:
-        now: Live bytes by kind.
+        now: Live bytes by purpose.
         peak: The same at the moment when their sum was largest.
         costs: Number of executions by arithmetic.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.now: Counter[Kind] = Counter()
-        self.peak: Counter[Kind] = Counter()
+        self.now: Counter[Purpose] = Counter()
+        self.peak: Counter[Purpose] = Counter()
         self.costs: Counter[Cost] = Counter()
-        self._total = 0
-        self._kind: Kind = "activations"
-        self._live: dict[int, _Live] = {}
+        self._purpose: Purpose = "activations"
+        self._storages: dict[int, _Storage] = {}
 
     @contextmanager
-    def counting_random_states(self) -> Iterator[None]:
-        """Count the states of the CPU's random generator that are read, 5 KB each.
-
-        Checkpoints and LoRA's dropout keep them, to draw the same numbers again. Dispatch modes do not see
-        them. On a GPU they are 16 bytes, in the host's memory.
-        """
-        read = torch.get_rng_state
-
-        def counted() -> Tensor:
-            state = read()
-            self.add(state, self._kind)
-            return state
-
-        torch.get_rng_state = counted
+    def purpose(self, purpose: Purpose) -> Iterator[None]:
+        """Count new tensors as of a purpose."""
+        outer, self._purpose = self._purpose, purpose
         try:
             yield
         finally:
-            torch.get_rng_state = read
+            self._purpose = outer
 
-    @contextmanager
-    def kind(self, kind: Kind) -> Iterator[None]:
-        """Count new tensors as of a kind."""
-        outer, self._kind = self._kind, kind
-        try:
-            yield
-        finally:
-            self._kind = outer
-
-    def add(self, tensor: Tensor, kind: Kind) -> None:
-        """Count the storage of a tensor; one that is counted already changes its kind."""
+    def add(self, tensor: Tensor, purpose: Purpose) -> None:
+        """Count the storage of a tensor; one that is counted already changes its purpose."""
         storage = tensor.untyped_storage()
-        known = self._live.get(storage._cdata)
+        known = self._storages.get(storage._cdata)
         if known is not None:
-            self.now[known.kind] -= known.size
-            self.now[kind] += known.size
-            known.kind = kind
+            self.now[known.purpose] -= known.size
+            self.now[purpose] += known.size
+            known.purpose = purpose
             return
-        live = _Live(-(-storage.nbytes() // GRAIN) * GRAIN, kind)
-        self._live[storage._cdata] = live
+        stored = _Storage(-(-storage.nbytes() // GRAIN) * GRAIN, purpose)
+        self._storages[storage._cdata] = stored
         weakref.finalize(storage, self._free, storage._cdata).atexit = False
-        self.now[kind] += live.size
-        self._total += live.size
-        if self._total > self.peak.total():
+        self.now[purpose] += stored.size
+        if self.now.total() > self.peak.total():
             self.peak = self.now.copy()
 
-    def replace(self, old: Tensor, new: Tensor, kind: Kind) -> None:
+    def replace(self, old: Tensor, new: Tensor, purpose: Purpose) -> None:
         """Count a tensor in place of another that is no longer counted."""
-        live = self._live.get(old.untyped_storage()._cdata)
-        if live is not None:
-            self.now[live.kind] -= live.size
-            self._total -= live.size
-            live.size = 0
-        self.add(new, kind)
+        stored = self._storages.get(old.untyped_storage()._cdata)
+        if stored is not None:
+            self.now[stored.purpose] -= stored.size
+            stored.size = 0
+        self.add(new, purpose)
 
     def _free(self, key: int) -> None:
-        live = self._live.pop(key)
-        self.now[live.kind] -= live.size
-        self._total -= live.size
+        stored = self._storages.pop(key)
+        self.now[stored.purpose] -= stored.size
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -146,8 +122,8 @@ class Meter(TorchDispatchMode):
         out = func(*args, **kwargs)
         made = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
         for tensor in made:
-            if tensor.untyped_storage()._cdata not in self._live:
-                self.add(tensor, self._kind)
+            if tensor.untyped_storage()._cdata not in self._storages:
+                self.add(tensor, self._purpose)
         if not func.is_view and made:
             count = flop_registry.get(func._overloadpacket)
             flops = int(count(*args, **kwargs, out_val=out)) if count is not None else 0

@@ -42,9 +42,9 @@ from sts_lightning.models.loading.backbone import (
     take_encoder,
 )
 from sts_lightning.models.loading.hub import find
-from sts_lightning.models.loading.quantization import check_fraction, quantization_config
+from sts_lightning.models.loading.quantization import quantization_config
 from sts_lightning.models.loading.run import build_encoder
-from sts_lightning.planning.fake import naming_what_has_no_plan
+from sts_lightning.planning.fake import explaining_untraceable
 
 
 @dataclass
@@ -96,7 +96,7 @@ def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = N
         set_attention(backbone, config or {}, name)
         return backbone, _tokenizer(name, trust_remote_code, is_causal(backbone), notes)
 
-    with naming_what_has_no_plan(), loading_by(load), _quiet():
+    with explaining_untraceable(), loading_by(load), _quiet():
         encoder = build_encoder(model, prompt, "cpu")
     return Skeleton(encoder, depth, notes)
 
@@ -104,8 +104,8 @@ def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = N
 def _settings(name: str, trust_remote_code: bool, notes: list[str]) -> PreTrainedConfig:
     """Read a model's config.json, from a folder, the hub or its cache; else take the published shape."""
     try:
-        found: PreTrainedConfig = _read(AutoConfig, name, trust_remote_code)
-        return found
+        settings: PreTrainedConfig = _read(AutoConfig, name, trust_remote_code)
+        return settings
     except (OSError, ValueError) as error:
         published = published_shape(name)
         if published is None:
@@ -121,19 +121,19 @@ def _settings(name: str, trust_remote_code: bool, notes: list[str]) -> PreTraine
 
 def _tokenizer(name: str, trust_remote_code: bool, causal: bool, notes: list[str]) -> PreTrainedTokenizerBase:
     try:
-        found: PreTrainedTokenizerBase = _read(AutoTokenizer, name, trust_remote_code)
-        return found
+        tokenizer: PreTrainedTokenizerBase = _read(AutoTokenizer, name, trust_remote_code)
+        return tokenizer
     except (OSError, ValueError):
         notes.append("tokens are counted by a simple tokenizer (that of the model is not on this machine)")
         return counting_tokenizer(causal)
 
 
-def _read(kind: Any, name: str, trust_remote_code: bool) -> Any:
+def _read(reader: Any, name: str, trust_remote_code: bool) -> Any:
     """Read a file of a model; that of a published one from the cache alone, since a plan knows it anyway."""
     source, options = find(name)
     if name.partition("@")[0] in _published()["shapes"]:
         options["local_files_only"] = True
-    return kind.from_pretrained(source, trust_remote_code=trust_remote_code, **options)
+    return reader.from_pretrained(source, trust_remote_code=trust_remote_code, **options)
 
 
 @cache
@@ -157,11 +157,11 @@ def counting_tokenizer(causal: bool) -> PreTrainedTokenizerFast:
     Args:
         causal: Whether a row has a start token alone, as decoders' rows have, or an end token too.
     """
-    own = Tokenizer.from_str(json.dumps(_published()["tokenizer"]))
-    own.post_processor = processors.TemplateProcessing(
+    tokenizer = Tokenizer.from_str(json.dumps(_published()["tokenizer"]))
+    tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A" if causal else "<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
     )
-    return PreTrainedTokenizerFast(tokenizer_object=own, **_published()["special_tokens"])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **_published()["special_tokens"])
 
 
 def _build(
@@ -174,11 +174,11 @@ def _build(
     """Build a backbone by its shape, its linear layers those of bitsandbytes if quantised."""
     precision = DTYPES_BY_NAME[dtype]
     with torch.device("meta"):
-        own: Any = loader(settings)
-        if hasattr(own, "from_config"):  # one of the library's loaders, not a class of a model
-            model = own.from_config(settings, trust_remote_code=trust_remote_code, dtype=precision)
+        architecture: Any = loader(settings)
+        if hasattr(architecture, "from_config"):  # one of the library's loaders, not a class of a model
+            model = architecture.from_config(settings, trust_remote_code=trust_remote_code, dtype=precision)
         else:
-            model = own._from_config(settings, dtype=precision)
+            model = architecture._from_config(settings, dtype=precision)
     if quantization != "none":
         quantizer = AutoHfQuantizer.from_config(quantization_config(quantization, precision))
         quantizer.preprocess_model(model=model, device_map={"": "cpu"})
@@ -186,19 +186,17 @@ def _build(
         model.is_quantized = True
     backbone = take_encoder(model.eval(), name)
     prepare(backbone)
-    if quantization != "none":
-        check_fraction(backbone, quantization, name)
     return backbone
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what is told of a loaded model out of a plan."""
-    own = logging.getLogger("sts_lightning.models")
-    level = own.level
-    own.setLevel(logging.WARNING)
+    """Keep what is logged of a loaded model out of a plan."""
+    logger = logging.getLogger("sts_lightning.models")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
     restrain_library()
     try:
         yield
     finally:
-        own.setLevel(level)
+        logger.setLevel(level)

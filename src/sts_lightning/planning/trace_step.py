@@ -19,14 +19,14 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.text.tokenizer import TokenizedBatch
 from sts_lightning.planning.auxiliary import sketches, usual_values
 from sts_lightning.planning.fake import (
+    explaining_untraceable,
     fake_mode,
     gpu_kernels,
     make_fake,
     masks_of_real_rows,
-    naming_what_has_no_plan,
     stored_tensors,
 )
-from sts_lightning.planning.meter import Cost, Kind, Meter
+from sts_lightning.planning.meter import Cost, Meter, Purpose
 from sts_lightning.training.auxiliary.base import Step
 from sts_lightning.training.module import STSModule
 
@@ -42,7 +42,7 @@ class Trace:
     """A training step, after the first one.
 
     Attributes:
-        peak: Bytes of each kind at the moment of the highest sum.
+        peak: Bytes for each purpose at the moment of the highest sum.
         kept: Bytes that the graph of all chunks holds apart from those of the chunk that runs: before the
             backward pass reaches a chunk, or after it has passed it, whichever is more.
         forward: Operations of the encoder's forward pass, counted by their arithmetic.
@@ -50,7 +50,7 @@ class Trace:
         rest: Operations of the loss and the optimiser.
     """
 
-    peak: Counter[Kind]
+    peak: Counter[Purpose]
     kept: int
     forward: Counter[Cost]
     encoder: Counter[Cost]
@@ -76,7 +76,7 @@ def trace_step(
     Raises:
         ConfigError: The model needs values of tensors in a way that a trace cannot follow.
     """
-    with naming_what_has_no_plan():
+    with explaining_untraceable():
         return _Step(module, batch, precision, gpu, clip).run()
 
 
@@ -167,9 +167,9 @@ class _Step:
         return (parameter for parameter in self.module.parameters() if parameter.requires_grad)
 
     @contextmanager
-    def _tracing(self, kind: Kind) -> Iterator[None]:
-        kernels = gpu_kernels() if self.gpu else self.meter.counting_random_states()
-        with self.mode, self.meter, masks_of_real_rows(), kernels, self.meter.kind(kind):
+    def _tracing(self, purpose: Purpose) -> Iterator[None]:
+        kernels = gpu_kernels() if self.gpu else nullcontext()
+        with self.mode, self.meter, masks_of_real_rows(), kernels, self.meter.purpose(purpose):
             yield
 
     def _autocast(self) -> AbstractContextManager[object]:
@@ -216,7 +216,7 @@ class _Step:
         given = {name: real(value, value.shape) for name, value in further.items()}
         traced = [(vectors, views), *((further[name], value) for name, value in given.items())]
         given |= self.module.read_batch(batch)
-        with meter, meter.kind("vectors"):
+        with meter, meter.purpose("vectors"):
             loss: Tensor = self.module.loss(views, batch.labels, **given)
             if self.module.regularizer is not None:
                 loss = loss + self.module.regularizer(views)
@@ -262,11 +262,11 @@ class _Rows(TokenizedBatch):
 class _TracedStep(Step):
     """A step on one process, of which a part of the rows may be traced."""
 
-    def gather(self, own: Tensor) -> Tensor:
+    def gather(self, rows: Tensor) -> Tensor:
         """Return tensors of the traced rows as those of the whole batch, (K, B, D)."""
         count = self.batch.size
-        return own if own.shape[1] == count else own[:, :1].expand(-1, count, -1)
+        return rows if rows.shape[1] == count else rows[:, :1].expand(-1, count, -1)
 
-    def total(self, own: Tensor) -> Tensor:
+    def total(self, rows: Tensor) -> Tensor:
         """Add up summands of the traced rows."""
-        return own.sum(dim=(0, 1))
+        return rows.sum(dim=(0, 1))

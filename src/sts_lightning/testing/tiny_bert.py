@@ -9,7 +9,6 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from sts_lightning.core.text import check_range
 from sts_lightning.models.encoder import EncoderSettings, SentenceEncoder
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -32,11 +31,7 @@ def tiny_bert(
         dropout: Dropout rate of hidden states and attention.
         weights_seed: Random seed of the weights; the global random state does not change.
         **settings: Settings of `SentenceEncoder`.
-
-    Raises:
-        ValueError: A size is below 1.
     """
-    check_shape(hidden_size, layers, heads)
     tokenizer = character_tokenizer()
     config = BertConfig(
         vocab_size=len(tokenizer),
@@ -52,15 +47,6 @@ def tiny_bert(
         torch.manual_seed(weights_seed)
         backbone = BertModel(config, add_pooling_layer=False)
         return SentenceEncoder(backbone, tokenizer, **settings)
-
-
-def check_shape(hidden_size: int, layers: int, heads: int) -> None:
-    """Raise a ValueError for a size out of range, or a width that cannot be split into the heads."""
-    check_range("hidden_size", hidden_size, 1, 2**16)
-    check_range("layers", layers, 1, 2**10)
-    check_range("heads", heads, 1, hidden_size)
-    if hidden_size % heads:
-        raise ValueError(f"heads must be a divisor of hidden_size={hidden_size}, got {heads}.")
 
 
 def character_tokenizer() -> PreTrainedTokenizerFast:

@@ -21,7 +21,6 @@ from transformers.utils import logging
 from sts_lightning.core.choices import Quantization
 from sts_lightning.models.encoder import EncoderSettings, SentenceEncoder
 from sts_lightning.models.loading.backbone import DtypeName
-from sts_lightning.testing.tiny_bert import check_shape
 
 
 class _Shape(EncoderSettings, total=False):
@@ -43,17 +42,8 @@ def tiny_opt(dropout: float = 0.1, **shape: Unpack[_Shape]) -> SentenceEncoder:
         dropout: Dropout rate of hidden states.
         **shape: Size, storage and settings, see `tiny_mistral`.
     """
-    hidden_size, layers, heads = shape.get("hidden_size", 32), shape.get("layers", 2), shape.get("heads", 2)
-    check_shape(hidden_size, layers, heads)
-    config = OPTConfig(
-        hidden_size=hidden_size,
-        word_embed_proj_dim=hidden_size,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        ffn_dim=4 * hidden_size,
-        dropout=dropout,
-        max_position_embeddings=512,
-    )
+    width = shape.get("hidden_size", 32)
+    config = OPTConfig(**_sizes(shape), word_embed_proj_dim=width, ffn_dim=4 * width, dropout=dropout)
     return _load(config, "</s>", **shape)
 
 
@@ -79,15 +69,12 @@ def tiny_mistral(**shape: Unpack[_Shape]) -> SentenceEncoder:
 
 
 def _sizes(shape: _Shape) -> dict[str, Any]:
-    hidden_size, layers, heads = shape.get("hidden_size", 32), shape.get("layers", 2), shape.get("heads", 2)
-    check_shape(hidden_size, layers, heads)
-    if hidden_size // heads % 2:  # rotary positions turn pairs of values
-        raise ValueError(f"hidden_size must be a multiple of twice the heads ({heads}), got {hidden_size}.")
+    hidden_size = shape.get("hidden_size", 32)
     return {
         "hidden_size": hidden_size,
         "intermediate_size": 2 * hidden_size,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
+        "num_hidden_layers": shape.get("layers", 2),
+        "num_attention_heads": shape.get("heads", 2),
         "max_position_embeddings": 512,
     }
 

@@ -100,12 +100,12 @@ def toy(
 ) -> DataSet:
     """Generated training examples, with a dev and a test split of scored pairs.
 
-    The corpus is always the same; each split is drawn with a fixed random seed of its own. With 3 x 16^5
+    The corpus is always the same; each split is drawn with another fixed random seed. With 3 x 16^5
     possible sentences, duplicates are very rare.
 
     Args:
         seed: Random seed of the repetitions.
-        kind: Kind of training examples: ``pairs`` (scored); ``triplets`` (the positive is a paraphrase, the
+        kind: Type of training examples: ``pairs`` (scored); ``triplets`` (the positive is a paraphrase, the
             hard negative differs in place and time only); ``classes`` (pairs of class 0 if no slot is
             shared, 2 if all are, 1 otherwise); or ``sentences`` (every view is the same sentence).
         views: Number of views of a sentence, 1 to 3, with ``kind=sentences``.
@@ -119,11 +119,9 @@ def toy(
     """
     for name, size in (("train_size", train_size), ("dev_size", dev_size), ("test_size", test_size)):
         check_range(name, size, 2, LARGEST)
-    if kind != "sentences" and (views != 2 or repetition):
-        raise ValueError(
-            f"views={views} and repetition={repetition} have no effect with kind={kind}; set "
-            "kind=sentences to use them."
-        )
+    for name, value, usual in (("views", views, 2), ("repetition", repetition, 0.0)):
+        if kind != "sentences" and value != usual:
+            raise ValueError(f"{name}={value} needs kind=sentences, not {kind}.")
 
     def read_with(generate: Callable[[int, np.random.Generator], Dataset]) -> Splits:
         return Splits(

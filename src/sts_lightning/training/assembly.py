@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Set
 from functools import partial
 from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig, OmegaConf
-from torch import nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 
 from sts_lightning.config.build import LOADING, build, name_setting, shared_settings
 from sts_lightning.data.data_set import DataSet
@@ -18,7 +15,7 @@ from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import make_optimizer, make_schedule
-from sts_lightning.training.trainer import Plan
+from sts_lightning.training.trainer import StepCount
 
 if TYPE_CHECKING:
     from sts_lightning.regularizers.base import Regularizer
@@ -55,16 +52,29 @@ def make_loss(node: DictConfig, dimension: int, top_label: float) -> Loss:
     return loss
 
 
-def optimization(
-    optim: DictConfig, precision: str, plan: Plan
-) -> tuple[Callable[[nn.Module], Optimizer], Callable[[Optimizer], LRScheduler]]:
-    """Return the factories of the optimiser of a module and of its learning-rate schedule.
+def make_module(
+    cfg: DictConfig,
+    precision: str,
+    encoder: SentenceEncoder,
+    loss: Loss,
+    regularizer: Regularizer | None,
+    steps: StepCount,
+    keep: Set[str] = frozenset(),
+    auxiliary: AuxiliaryModel | None = None,
+) -> STSModule:
+    """Build the module of a run, with the optimiser and the schedule of its configuration.
 
     Args:
-        optim: The group ``optim``.
+        cfg: Configuration of the run.
         precision: Precision of training, in Lightning's names.
-        plan: Length of the run.
+        encoder: Encoder to train, frozen as configured.
+        loss: Loss to train with.
+        regularizer: Term added to the loss.
+        steps: Length of the run.
+        keep: Names of frozen weights that checkpoints hold nevertheless.
+        auxiliary: What the loss reads besides the embeddings.
     """
+    optim = cfg.optim
     optimizer = partial(
         make_optimizer,
         lr=optim.lr,
@@ -80,41 +90,15 @@ def optimization(
         make_schedule,
         schedule=optim.schedule,
         warmup=optim.warmup,
-        total_steps=plan.total_steps,
+        total_steps=steps.total_steps,
         stretch=optim.stretch,
     )
-    return optimizer, schedule
-
-
-def make_module(
-    cfg: DictConfig,
-    precision: str,
-    encoder: SentenceEncoder,
-    loss: Loss,
-    regularizer: Regularizer | None,
-    plan: Plan,
-    keep: Set[str] = frozenset(),
-    auxiliary: AuxiliaryModel | None = None,
-) -> STSModule:
-    """Build the module of a run around its parts, with the optimiser and schedule of its configuration.
-
-    Args:
-        cfg: Configuration of the run.
-        precision: Precision of training, in Lightning's names.
-        encoder: Encoder to train, frozen as configured.
-        loss: Loss to train with.
-        regularizer: Term added to the loss.
-        plan: Length of the run.
-        keep: Names of frozen weights that checkpoints hold nevertheless.
-        auxiliary: What the loss reads besides the embeddings.
-    """
-    optimizer, schedule = optimization(cfg.optim, precision, plan)
     return STSModule(
         encoder,
         loss,
         optimizer,
         schedule,
-        cfg.optim.freeze,
+        optim.freeze,
         keep,
         regularizer,
         cfg.trainer.micro_batch_size,

@@ -10,7 +10,7 @@ from torch import Tensor, distributed
 from sts_lightning.core.distributed import Shard
 
 
-def gather_examples(own: Tensor, count: int, shard: Shard, official: bool = False) -> Tensor:
+def gather_examples(local: Tensor, count: int, shard: Shard, official: bool = False) -> Tensor:
     r"""Gather the embeddings of a whole batch from all processes.
 
     Every process computes the same loss L of the whole batch. The gradient that it passes on to its own
@@ -18,10 +18,10 @@ def gather_examples(own: Tensor, count: int, shard: Shard, official: bool = Fals
     of all processes, which data-parallel training takes, is that of one process with the whole batch.
 
     Args:
-        own: Embeddings of this process, (V, b, D); b may differ between processes. An empty shard embeds one
-            example as a placeholder, which is left out.
+        local: Embeddings of this process, (V, b, D); b may differ between processes. An empty shard
+            embeds one example as a placeholder, which is left out.
         count: Number B of examples on all processes.
-        shard: The part of the batch that this process embeds.
+        shard: The examples that this process embeds.
         official: Whether to pass on :math:`\partial L / \partial z_p`, 1/W of the gradient, as the code of
             SimCSE and its followers does.
 
@@ -29,23 +29,23 @@ def gather_examples(own: Tensor, count: int, shard: Shard, official: bool = Fals
         (V, B, D) in the order of the batch.
     """
     if shard.world_size == 1:
-        return own
-    own = own[:, : shard.size_of(count)]
-    gathered: Tensor = _Gather.apply(own, count, shard, 1 if official else shard.world_size)  # type: ignore[no-untyped-call]
+        return local
+    local = local[:, : shard.size_of(count)]
+    gathered: Tensor = _Gather.apply(local, count, shard, 1 if official else shard.world_size)  # type: ignore[no-untyped-call]
     return gathered
 
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, own: Tensor, count: int, shard: Shard, scale: int) -> Tensor:
-        ctx.own, ctx.scale = shard.slice_of(count), scale
+    def forward(ctx: Any, local: Tensor, count: int, shard: Shard, scale: int) -> Tensor:
+        ctx.examples, ctx.scale = shard.slice_of(count), scale
         sizes = shard.sizes(count)
-        padded = own.new_zeros(len(own), max(sizes), own.shape[-1])
-        padded[:, : own.shape[1]] = own
-        parts = [torch.empty_like(padded) for _ in sizes]
-        distributed.all_gather(parts, padded)
-        return torch.cat([part[:, :size] for part, size in zip(parts, sizes, strict=True)], dim=1)
+        padded = local.new_zeros(len(local), max(sizes), local.shape[-1])
+        padded[:, : local.shape[1]] = local
+        shards = [torch.empty_like(padded) for _ in sizes]
+        distributed.all_gather(shards, padded)
+        return torch.cat([rows[:, :size] for rows, size in zip(shards, sizes, strict=True)], dim=1)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        return grad[:, ctx.own] * ctx.scale, None, None, None
+        return grad[:, ctx.examples] * ctx.scale, None, None, None

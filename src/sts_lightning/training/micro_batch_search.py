@@ -58,9 +58,8 @@ def find_micro_batch_size(
     batch_size: int,
     num_views: int,
     context: Callable[[], AbstractContextManager[None]],
-    start: int | None = None,
 ) -> int | None:
-    """Find a micro batch whose forward and backward pass fit into memory, by halving the first size tried.
+    """Find a micro batch whose forward and backward pass fit into memory, by halving the batch.
 
     Each size is tried on rows of the maximal length, with the memory of gradients and optimiser state
     reserved, so that no later batch needs more. Gradients and random state are left unchanged.
@@ -70,7 +69,6 @@ def find_micro_batch_size(
         batch_size: Number of examples of a batch that this process embeds.
         num_views: Number of sentences per example.
         context: Factory of the autocast context of training.
-        start: First size to try, such as that of a plan; by default the whole batch.
 
     Returns:
         Number of examples in a micro batch; None if the whole batch fits at once.
@@ -79,7 +77,7 @@ def find_micro_batch_size(
         TrainingError: Not even one example fits.
     """
     trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
-    size = min(start or batch_size, batch_size)
+    size = batch_size
     on_gpu = encoder.device.type == "cuda"
     devices = [encoder.device] if on_gpu else []
     with torch.random.fork_rng(devices), nullcontext() if on_gpu else host_memory_limit():

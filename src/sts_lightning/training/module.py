@@ -43,18 +43,17 @@ class STSModule(pl.LightningModule):
         loss: The loss head; its parameters train with the encoder.
         optimizer: Factory of the optimiser of this module.
         schedule: Factory of its learning-rate schedule.
-        frozen: Which part of the encoder is frozen, see `Frozen`.
+        frozen: What of the encoder is frozen, see `Frozen`.
         keep: Names of frozen weights that checkpoints hold nevertheless, since they do not come from the
             model's own files.
         regularizer: Term added to the loss.
-        auxiliary: Another part that supplies the loss with an argument.
+        auxiliary: Auxiliary model, which supplies the loss with an argument.
         micro_batch_size: Number of examples whose activations are in memory at a time, by a gradient cache
             (see `SentenceEncoder.forward`); None for all, ``auto`` for as many as fit.
         official_gather: With W processes, whether to take 1/W of the gradient, as the papers' code does.
         seed: Seed of random numbers that belong to the examples.
 
     Attributes:
-        planned_micro_batch: Examples of a process from which ``auto`` starts its search; None: all.
         steps_peak: Peak of the GPU's allocated memory in bytes in the steps before the latest dev evaluation.
     """
 
@@ -84,7 +83,6 @@ class STSModule(pl.LightningModule):
         self.micro_batch_size = micro_batch_size
         self.official_gather = official_gather
         self.seed = seed
-        self.planned_micro_batch: int | None = None
         self.steps_peak = 0
         self._dev_cosines: list[np.ndarray] = []
         self.strict_loading = False  # frozen weights are absent; on_load_checkpoint checks the others
@@ -102,17 +100,16 @@ class STSModule(pl.LightningModule):
         if self.micro_batch_size == "auto":
             data = self.trainer.datamodule  # type: ignore[attr-defined]  # set by Lightning
             processes = self.trainer.world_size
-            own = math.ceil(data.batch_size / processes)
-            found = find_micro_batch_size(
+            local_size = math.ceil(data.batch_size / processes)
+            fitting = find_micro_batch_size(
                 self.encoder,
-                own,
+                local_size,
                 data.num_views + (0 if self.auxiliary is None else self.auxiliary.extra_views),
                 self.trainer.precision_plugin.forward_context,
-                self.planned_micro_batch,
             )
-            sizes = torch.tensor(found or own, device=self.device)
+            sizes = torch.tensor(fitting or local_size, device=self.device)
             smallest = int(self.trainer.strategy.reduce(sizes, reduce_op="min"))
-            self.micro_batch_size = smallest * processes if smallest < own else None
+            self.micro_batch_size = smallest * processes if smallest < local_size else None
         self.steps_peak = 0  # an evaluation before the first step has set it
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()  # the peak of a run is that of its steps
@@ -131,8 +128,8 @@ class STSModule(pl.LightningModule):
         """Return the rows of this process in chunks of its micro batches, and whether to recompute these."""
         if not (self.training and isinstance(self.micro_batch_size, int)):
             return batch.rows, False
-        own = max(1, self.micro_batch_size // batch.shard.world_size)
-        return batch.rows.limited(own * batch.num_views), True
+        examples = max(1, self.micro_batch_size // batch.shard.world_size)
+        return batch.rows.limited(examples * batch.num_views), True
 
     def embed_views(self, batch: Batch[TokenizedBatch]) -> Tensor:
         """Return the embeddings of the whole batch of all processes, shape (V, B, D), float32."""
@@ -237,8 +234,8 @@ class STSModule(pl.LightningModule):
         scores = score_dev(cosines, dev)
         self.log(MONITOR, scores["spearman"], prog_bar=True)
         self.log("dev/pearson", scores["pearson"])
-        for name, part in scores.get("parts", {}).items():
-            self.log(f"dev/{name}", part["spearman"])
+        for name, subset in scores.get("parts", {}).items():
+            self.log(f"dev/{name}", subset["spearman"])
         self._log_position(self.global_step, batch_size=1)
 
     def configure_gradient_clipping(
@@ -272,7 +269,7 @@ class STSModule(pl.LightningModule):
         copies = {f"auxiliary.encoder_copy.{name.removeprefix('encoder.')}" for name in trained}
         stored = trained | buffers | copies | self.keep
         whole: dict[str, Any] = super().state_dict(*args, **kwargs)
-        prefix = kwargs.get("prefix", "")  # of a module around this one, which has values of its own
+        prefix = kwargs.get("prefix", "")  # of a module around this one, whose other values stay
         for name in [name for name in whole if name.startswith(prefix)]:
             if name.removeprefix(prefix) not in stored:
                 del whole[name]

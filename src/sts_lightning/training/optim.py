@@ -153,11 +153,11 @@ def make_schedule(
         total_steps: Optimiser steps of the whole run.
         stretch: Steps of the schedule, as a multiple of ``total_steps``.
     """
-    planned = round(stretch * total_steps)
-    steps = check_warmup(warmup, planned)
+    schedule_steps = round(stretch * total_steps)
+    warmup_steps = check_warmup(warmup, schedule_steps)
     from transformers import get_scheduler  # imports peft, for seconds: data and model are checked before
 
     scheduler: LRScheduler = get_scheduler(
-        schedule, optimizer, num_warmup_steps=steps, num_training_steps=planned
+        schedule, optimizer, num_warmup_steps=warmup_steps, num_training_steps=schedule_steps
     )
     return scheduler

@@ -33,12 +33,9 @@ from sts_lightning.training.callbacks.recorder import RunRecorder
 DEFAULT_EPOCHS = 2
 """Length of a run for which neither ``trainer.max_epochs`` nor ``trainer.max_steps`` is set."""
 
-EXTRA_ERRORS = (AttributeError, TypeError, ValueError, MisconfigurationException)
-"""Errors that Lightning's Trainer raises for an argument that it rejects."""
-
 
 @dataclass(frozen=True)
-class Plan:
+class StepCount:
     """Length of a run in optimiser steps.
 
     Attributes:
@@ -59,7 +56,7 @@ class Plan:
         return math.ceil(self.total_steps / self.epoch_steps)
 
 
-def make_plan(trainer: DictConfig, available_batches: int) -> Plan:
+def count_steps(trainer: DictConfig, available_batches: int) -> StepCount:
     """Compute the length of a run: of the limits on epochs and steps those that are set, the nearer one.
 
     Args:
@@ -72,7 +69,7 @@ def make_plan(trainer: DictConfig, available_batches: int) -> Plan:
     limit = trainer.limit_train_batches
     epoch_steps = available_batches if limit is None else min(limit, available_batches)
     epochs, steps = (None if value == -1 else value for value in (trainer.max_epochs, trainer.max_steps))
-    if steps is None and trainer.max_epochs == -1:
+    if trainer.max_epochs == -1 and steps is None:
         raise ConfigError(
             "trainer.max_epochs=-1 without trainer.max_steps: the run would have no end.",
             key="trainer.max_steps",
@@ -89,18 +86,13 @@ def make_plan(trainer: DictConfig, available_batches: int) -> Plan:
     every = epoch_steps if trainer.val_every is None else trainer.val_every
     every = every * epoch_steps if every < 1 else every
     shortened = steps is not None and total < steps
-    return Plan(epoch_steps, total, min(max(1, round(every)), total), shortened)
-
-
-def several(trainer: DictConfig) -> bool:
-    """Return whether the run has several processes."""
-    return bool(trainer.devices != 1 or trainer.num_nodes != 1)
+    return StepCount(epoch_steps, total, min(max(1, round(every)), total), shortened)
 
 
 def make_trainer(
     cfg: DictConfig,
     machine: Machine,
-    plan: Plan,
+    steps: StepCount,
     run: RunFolder,
     loggers: Sequence[Logger],
     callbacks: Sequence[Callback],
@@ -112,21 +104,35 @@ def make_trainer(
     Args:
         cfg: The group ``trainer``.
         machine: The hardware, and the settings that depend on it.
-        plan: Length of the run.
+        steps: Length of the run.
         run: The run folder.
         loggers: Destinations of metrics.
         callbacks: Callbacks in addition to those of every run.
         resume_command: The command that resumes the run, for messages.
         partly_used: Whether some trainable weights do not contribute to the vectors.
     """
-    log_every = min(cfg.log_every_n_steps, plan.epoch_steps)
-    best = _best_checkpoint(run, callbacks, cfg.select_untuned)
+    log_every = min(cfg.log_every_n_steps, steps.epoch_steps)
+    # Dev scores are those of the averaged weights, which only a complete checkpoint contains.
+    averages = any(isinstance(callback, WeightAveraging) for callback in callbacks)
+    best = BestCheckpoint(
+        run.checkpoints,
+        run.checkpoint("best").stem,
+        monitor=MONITOR,
+        mode="max",
+        save_weights_only=not averages,
+        enable_version_counter=False,
+        untuned=cfg.select_untuned,
+    )
     last = RunRecorder(run.checkpoint("last"), cfg.save_every, log_every, resume_command)
     always: list[Callback] = [RandomState(), Throughput(), DevReport(), best, last]
     if cfg.keep_every is not None:  # before the last one: a run that resumes from step N has kept it
         always.insert(-1, KeptWeights(run, cfg.keep_every, best.save_weights_only))
-    if Console(stderr=False).is_terminal:
+    in_terminal = Console(stderr=False).is_terminal
+    if in_terminal:
         always.append(RichProgressBar(leave=True))
+    strategy: str | DDPStrategy = "auto"
+    if cfg.devices != 1 or cfg.num_nodes != 1:
+        strategy = DDPStrategy(find_unused_parameters=partly_used)
     extra: Any = OmegaConf.to_container(cfg.extra, resolve=True)
     # Deterministic algorithms fill new memory with NaN, which takes time; nothing here reads it before.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a property
@@ -136,11 +142,11 @@ def make_trainer(
             accelerator=machine.accelerator,
             devices=machine.devices,
             num_nodes=cfg.num_nodes,
-            strategy=DDPStrategy(find_unused_parameters=partly_used) if several(cfg) else "auto",
+            strategy=strategy,
             precision=machine.precision,  # type: ignore[arg-type]  # a string of the configuration
-            max_steps=plan.total_steps,
-            max_epochs=plan.epochs,
-            val_check_interval=plan.val_steps,
+            max_steps=steps.total_steps,
+            max_epochs=steps.epochs,
+            val_check_interval=steps.val_steps,
             check_val_every_n_epoch=None,
             num_sanity_val_steps=0,
             gradient_clip_val=cfg.gradient_clip_val,
@@ -150,11 +156,11 @@ def make_trainer(
             logger=list(loggers),
             callbacks=[*always, *callbacks],
             enable_model_summary=False,
-            enable_progress_bar=Console(stderr=False).is_terminal,
+            enable_progress_bar=in_terminal,
             use_distributed_sampler=False,
             **extra,
         )
-    except EXTRA_ERRORS as error:
+    except (AttributeError, TypeError, ValueError, MisconfigurationException) as error:  # of an argument
         raise ConfigError(f"trainer.extra: {error}", key="trainer.extra") from error
 
 
@@ -167,18 +173,3 @@ def _environment() -> list[ClusterEnvironment]:
     if TorchElasticEnvironment.detect() or not SLURMEnvironment.detect():
         return []
     return [LightningEnvironment() if PARENT in os.environ else SLURMEnvironment(auto_requeue=False)]
-
-
-def _best_checkpoint(run: RunFolder, callbacks: Sequence[Callback], untuned: bool) -> BestCheckpoint:
-    """Return the callback that keeps the weights of the best dev score."""
-    # Dev scores are those of the averaged weights, which only a complete checkpoint contains.
-    averages = any(isinstance(callback, WeightAveraging) for callback in callbacks)
-    return BestCheckpoint(
-        run.checkpoints,
-        run.checkpoint("best").stem,
-        monitor=MONITOR,
-        mode="max",
-        save_weights_only=not averages,
-        enable_version_counter=False,
-        untuned=untuned,
-    )

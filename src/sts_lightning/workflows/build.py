@@ -18,12 +18,12 @@ from sts_lightning.core.errors import CheckpointError, at_setting
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.architectures.positions import NOT_REPEATABLE
 from sts_lightning.models.encoder import SentenceEncoder, freeze
-from sts_lightning.models.loading.run import build_encoder, edit_and_cut, load_part
+from sts_lightning.models.loading.run import build_encoder, load_part, set_evaluation_text
 from sts_lightning.runs.folder import RunFolder, Which
 from sts_lightning.training.assembly import make_loss, make_module
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
-from sts_lightning.training.trainer import Plan, make_plan, make_trainer
+from sts_lightning.training.trainer import StepCount, count_steps, make_trainer
 from sts_lightning.workflows.checks import Parts
 
 log = logging.getLogger(__name__)
@@ -39,13 +39,13 @@ class Experiment:
     Attributes:
         parts: What `validate` found.
         module: Encoder, loss and optimiser.
-        plan: Steps of the run.
+        steps: Steps of the run.
         trainer: Lightning's Trainer.
     """
 
     parts: Parts
     module: STSModule
-    plan: Plan
+    steps: StepCount
     trainer: pl.Trainer
 
 
@@ -76,7 +76,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
             names = warm_start(RunFolder(cfg.init_from).last_stage(), cfg, encoder, loss, trust)
         keep = {f"encoder.{name}" for name in names}
     freeze(encoder, cfg.optim.freeze)
-    edit_and_cut(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)
+    set_evaluation_text(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)
     if parts.auxiliary is not None:  # may copy the encoder, which by now is as it starts to train
         with name_setting("auxiliary", cfg.auxiliary):
             parts.auxiliary.trust = trust
@@ -91,36 +91,32 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
         encoder.prepare(machine.chunk_tokens, training=True),
         encoder.prepare(machine.chunk_tokens, training=False),
     )
-    plan = make_plan(cfg.trainer, len(data.train_dataloader()))
-    data.epoch_batches = plan.epoch_steps  # of the loaders from here on: a limit shortens their epochs
+    steps = count_steps(cfg.trainer, len(data.train_dataloader()))
+    data.epoch_batches = steps.epoch_steps  # of the loaders from here on: a limit shortens their epochs
     data.batches_ahead = 0 if machine.accelerator == "cpu" else BATCHES_AHEAD
-    check_warmup(cfg.optim.warmup, round(cfg.optim.stretch * plan.total_steps))
+    check_warmup(cfg.optim.warmup, round(cfg.optim.stretch * steps.total_steps))
     module = make_module(
         cfg,
         precision=machine.precision,
         encoder=encoder,
         loss=loss,
         regularizer=parts.regularizer,
-        plan=plan,
+        steps=steps,
         keep=keep,
         auxiliary=parts.auxiliary,
     )
-    if cfg.trainer.micro_batch_size == "auto":
-        from sts_lightning.planning.cost_lines import planned_micro_batch  # the planner, for this value alone
-
-        module.planned_micro_batch = planned_micro_batch(cfg, machine)
     with quiet_lightning():  # last, and before anything is written: a rejected argument leaves no files
         trainer = make_trainer(
             cfg.trainer,
             machine=machine,
-            plan=plan,
+            steps=steps,
             run=parts.run,
             loggers=parts.loggers,
             callbacks=parts.callbacks,
             resume_command=resume_command,
             partly_used=encoder.layer != -1,
         )
-    return Experiment(parts, module, plan, trainer)
+    return Experiment(parts, module, steps, trainer)
 
 
 def warm_start(

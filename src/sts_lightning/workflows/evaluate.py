@@ -28,7 +28,13 @@ from sts_lightning.evaluation.score import report_cut
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.evaluation.vector_cache import CachedVectors, fingerprint
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading.run import build_encoder, edit_and_cut, load, load_from, with_quantization
+from sts_lightning.models.loading.run import (
+    build_encoder,
+    load,
+    load_from,
+    set_evaluation_text,
+    with_quantization,
+)
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.runs.metrics import RunMetrics, as_plain, environment
@@ -240,7 +246,7 @@ def _load_model(cfg: DictConfig, device: str) -> SentenceEncoder:
     if "adapter" in model:
         model.adapter = None  # not trained, it adds nothing
     encoder = build_encoder(model, cfg.prompt, device)
-    return edit_and_cut(encoder, cfg.text_edit or encoder.text_edit, cfg.max_length, "max_length")
+    return set_evaluation_text(encoder, cfg.text_edit or encoder.text_edit, cfg.max_length, "max_length")
 
 
 def _load_run(cfg: DictConfig, run: RunFolder, trained: DictConfig, device: str) -> SentenceEncoder:
@@ -250,5 +256,5 @@ def _load_run(cfg: DictConfig, run: RunFolder, trained: DictConfig, device: str)
     if cfg.text_edit is not None:
         encoder.text_edit = cfg.text_edit
     if cfg.max_length is not None:
-        edit_and_cut(encoder, encoder.text_edit, cfg.max_length, "max_length")
+        set_evaluation_text(encoder, encoder.text_edit, cfg.max_length, "max_length")
     return encoder

@@ -73,7 +73,7 @@ def fit(experiment: Experiment) -> tuple[Scores | None, dict[str, int]]:
 
 def _begin(experiment: Experiment) -> None:
     """Write the configuration, and say what is about to be trained."""
-    parts, plan = experiment.parts, experiment.plan
+    parts, steps = experiment.parts, experiment.steps
     if parts.first:
         parts.run.remove_temporaries()
         if parts.run.state == "started":
@@ -85,7 +85,7 @@ def _begin(experiment: Experiment) -> None:
         report_cut(experiment.module.encoder, [parts.data.dev, *tests], parts.data.train)
         _warn_of_equal_labels(experiment)
     rows, drawn = len(parts.data.train), parts.data.epoch_rows
-    alone = parts.data.train_dataloader().drop_last and plan.epoch_steps == drawn // parts.data.batch_size
+    alone = parts.data.train_dataloader().drop_last and steps.epoch_steps == drawn // parts.data.batch_size
     if parts.machine.reasons:
         log.info("machine: %s", "; ".join(parts.machine.reasons))
     log.info(
@@ -93,12 +93,12 @@ def _begin(experiment: Experiment) -> None:
         f"{rows:,} examples",
         "" if rows == drawn else f", {drawn:,} in an epoch",
         ", 1 of them left out of each epoch" if alone else "",
-        plan.total_steps,
+        steps.total_steps,
         parts.data.batch_size,
-        plan.val_steps,
+        steps.val_steps,
         parts.run.name,
     )
-    if plan.shortened:
+    if steps.shortened:
         trainer = parts.cfg.trainer
         log.info(
             "trainer.max_epochs=%d ends the run before trainer.max_steps=%d; trainer.max_epochs=null lets "
@@ -115,7 +115,7 @@ def _warn_of_equal_labels(experiment: Experiment) -> None:
     loss, data = experiment.module.loss, experiment.parts.data
     if not loss.compares:
         return
-    batches = data.train_dataloader().first_epoch()[: experiment.plan.total_steps]
+    batches = data.train_dataloader().first_epoch()[: experiment.steps.total_steps]
     labels = np.asarray(values_of(data.train, "label"))
     equal = sum(np.ptp(labels[rows]) == 0 for rows in batches)
     if equal:

@@ -14,7 +14,7 @@ from sts_lightning.config.check import check_config
 from sts_lightning.config.compose import compose_train, composing
 from sts_lightning.config.schema import published_cells, register_schemas
 from sts_lightning.core.conf_folders import VARIABLE
-from sts_lightning.training.trainer import make_plan
+from sts_lightning.training.trainer import count_steps
 from tests.conftest import CONF
 
 CELLS = published_cells()
@@ -78,9 +78,9 @@ ENCODER = (5e-5, 0.1, None, "auto", True)
 def test_a_decoder_has_its_recipe_where_nothing_is_published(choice: list[str]) -> None:
     cfg = composed(*choice)
     assert qlora(cfg) == DECODER
-    plan = make_plan(cfg.trainer, 10)
-    assert (cfg.data.batch_size, plan.total_steps) == (64, 20)  # two epochs, as by default
-    assert make_plan(composed(*choice, "trainer.max_steps=50").trainer, 10).total_steps == 50
+    steps = count_steps(cfg.trainer, 10)
+    assert (cfg.data.batch_size, steps.total_steps) == (64, 20)  # two epochs, as by default
+    assert count_steps(composed(*choice, "trainer.max_steps=50").trainer, 10).total_steps == 50
     check_config(cfg)
     assert qlora(composed(*choice, "recipe=none")) == ENCODER
 

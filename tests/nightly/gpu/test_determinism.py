@@ -139,7 +139,7 @@ def test_a_model_that_does_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) 
     parts = SimpleNamespace(cfg=cfg, resumed=False, first=True, data=None, callbacks=[])
     trainer = SimpleNamespace(validate=lambda *_, **__: None, fit=reject, global_step=0, callback_metrics={})
     module = SimpleNamespace(train=lambda: None)
-    experiment: Any = SimpleNamespace(parts=parts, module=module, trainer=trainer, plan=None)
+    experiment: Any = SimpleNamespace(parts=parts, module=module, trainer=trainer, steps=None)
     with pytest.raises(TrainingError, match="cumsum_cuda_kernel") as caught:
         fit.fit(experiment)
     assert caught.value.key == "trainer.deterministic"

@@ -25,7 +25,7 @@ from sts_lightning.export.export import export
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.hub import OWN_FILE, packaged_copy
 from sts_lightning.models.loading.pipeline import from_pipeline
-from sts_lightning.models.loading.run import build_encoder, edit_and_cut
+from sts_lightning.models.loading.run import build_encoder, set_evaluation_text
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
@@ -58,7 +58,7 @@ def test_vectors_are_those_of_sentence_transformers(case: str, tmp_path: Path, c
     scale = abs(expected).max()
     np.testing.assert_allclose(sts_lightning.load(folder).encode(TEXTS), expected, atol=4e-7 * scale)
     cfg = config("model=encoder", f"model.name={folder}", "data=toy")
-    encoder = edit_and_cut(build_encoder(cfg.model, cfg.prompt), "none", None).eval()
+    encoder = set_evaluation_text(build_encoder(cfg.model, cfg.prompt), "none", None).eval()
     assert encoder.dimension == expected.shape[1]
     np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=4e-7 * scale)
 
@@ -101,7 +101,7 @@ def test_a_tokenizer_that_adds_words_of_its_own(
         tmp_path, pooling=pooling, max_seq_length=40, tokenizer=framing("finds", "inthisbook"), **prompts
     )
     cfg = config("model=encoder", f"model.name={folder}", "data=toy")
-    encoder = edit_and_cut(build_encoder(cfg.model, cfg.prompt), "none", None)
+    encoder = set_evaluation_text(build_encoder(cfg.model, cfg.prompt), "none", None)
     assert len(encoder.tokenizer(TEXTS[-1:])[0]) == 40
     np.testing.assert_allclose(encoder.encode(TEXTS), library.encode(TEXTS), atol=4e-7)
     if prompt is None:
@@ -476,7 +476,7 @@ def test_an_export_of_a_template_comes_in_again(overrides: list[str], tmp_path: 
     np.testing.assert_allclose(merged.encode(TEXTS), expected, atol=1e-5)
     if merged.text_edit == "official":
         with pytest.raises(UserError) as edited:
-            edit_and_cut(merged, "none", None)
+            set_evaluation_text(merged, "none", None)
         assert edited.value.key == "evaluation.text_edit"
 
 

@@ -11,13 +11,13 @@ from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.planning.auxiliary import sketches
 from sts_lightning.planning.estimate import Tracer, draw
-from sts_lightning.planning.gpus import Card
+from sts_lightning.planning.gpus import Device
 
 Config = Callable[..., DictConfig]
 
 SMALL = ["model=tiny_bert", "data=toy", "data.kind=sentences", "data.batch_size=8", "trainer=cpu"]
 RANKCSE = ["experiment=rankcse", *SMALL, "auxiliary.sources=[sentence-transformers/all-MiniLM-L6-v2]"]
-CPU = Card("test", 2**40, gpu=False, precision="32-true")
+CPU = Device("test", 2**40, gpu=False, precision="32-true")
 
 
 def test_a_teacher_takes_weights_and_one_chunk_without_gradient(

@@ -11,7 +11,7 @@ from sts_lightning.config.check import check_config
 from sts_lightning.config.compose import compose_train
 from sts_lightning.planning import estimate as module
 from sts_lightning.planning.estimate import Tracer, estimate
-from sts_lightning.planning.gpus import Card
+from sts_lightning.planning.gpus import Device
 
 Config = Callable[..., DictConfig]
 
@@ -33,8 +33,8 @@ EXPERIMENTS = (
 MISTRAL = ["model=tiny_mistral", "prompt=eol", *SMALL]
 
 
-def card(memory: int) -> Card:
-    return Card("test", memory, 1e12, 1e12, 1e11, "32-true", gpu=False)
+def card(memory: int) -> Device:
+    return Device("test", memory, 1e12, 1e12, 1e11, "32-true", gpu=False)
 
 
 def test_the_largest_micro_batch_fits_and_a_larger_one_does_not(config: Config) -> None:
@@ -91,7 +91,7 @@ def test_a_deep_model_has_the_arithmetic_of_all_layers(config: Config) -> None:
     assert tracer.deep
     quick, whole = tracer.trace(None)[0], tracer.full(None)[0]
     for part in ("forward", "encoder", "rest"):
-        seconds = [tracer.card.seconds(getattr(trace, part)) for trace in (quick, whole)]
+        seconds = [tracer.device.seconds(getattr(trace, part)) for trace in (quick, whole)]
         assert seconds[0] == pytest.approx(seconds[1], rel=0.01)
 
 
@@ -127,7 +127,7 @@ def test_without_the_data_the_published_counts_are_taken(
 
 
 def test_several_gpus_share_the_work(config: Config) -> None:
-    gpu = Card("test", 2**40, 1e12, 1e12, 1e12, "32-true", gpu=True)
+    gpu = Device("test", 2**40, 1e12, 1e12, 1e12, "32-true", gpu=True)
     overrides = [*MISTRAL, "data.train_size=2048", "data.batch_size=256"]
     one, four = (estimate(config(*overrides, f"trainer.devices={count}"), gpu) for count in (1, 4))
     assert one.steps == four.steps

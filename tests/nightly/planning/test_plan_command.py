@@ -18,7 +18,7 @@ def test_a_run_on_a_card(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert "MiB, fits 24GB" in text
     assert "12 steps" in text and "32-true" in text
     assert "micro batch" not in text
-    assert "time needs a card of known speed by name, such as --card rtx4090" in text
+    assert "time needs a GPU of known speed by name, such as --card rtx4090" in text
 
 
 def test_each_stage_of_a_recipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

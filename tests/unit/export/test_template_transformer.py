@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sts_lightning.export.template_transformer import TemplateTransformer
-from sts_lightning.models.text.template import cut_texts, edit
+from sts_lightning.models.text.template import edit, truncate_texts
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_llama
 
@@ -60,4 +60,4 @@ def test_it_cuts_where_the_project_does(tokens: int, tmp_path: Path) -> None:
     encoder.tokenizer.tokenizer.save_pretrained(tmp_path)
     module = TemplateTransformer(str(tmp_path), template="it : {sentence} .", sentence_tokens=tokens)
     for text in ("ab\U0001f600\U0001f600 c", "\u00e9\u00e8a", "abc"):  # characters of four and two bytes
-        assert [module._truncated(text)] == cut_texts(encoder.tokenizer.tokenizer, [text], tokens)
+        assert [module._truncated(text)] == truncate_texts(encoder.tokenizer.tokenizer, [text], tokens)

@@ -30,10 +30,10 @@ def windowed(model_type: str, window: int | None) -> dict[str, Any]:
 @WINDOWED
 def test_a_row_that_could_exceed_the_window_is_rejected(model_type: str) -> None:
     config = windowed(model_type, 16)
-    with pytest.raises(ValueError, match=r"bidirectional_layers .*20 tokens.*16.*max_length by 4"):
+    with pytest.raises(ValueError, match=r"max_length must be at most 16, got 20"):
         build(model_type, config, max_length=20, bidirectional_layers=-1)
     template = "it : {sentence} ."  # six tokens with the special ones
-    with pytest.raises(ValueError, match=r"17 tokens.*16.*max_length by 1"):
+    with pytest.raises(ValueError, match=r"max_length must be at most 10, got 11"):
         build(model_type, config, max_length=11, template=template, bidirectional_layers=1)
     build(model_type, config, max_length=10, template=template, bidirectional_layers=1)
 
@@ -66,7 +66,7 @@ def test_only_the_changed_layers_count() -> None:
     kinds = ["sliding_attention", "full_attention"]
     config = {"sliding_window": 8, "layer_types": kinds}
     build("gemma3_text", config, max_length=64, bidirectional_layers=1)
-    with pytest.raises(ValueError, match=r"64 tokens.*8"):
+    with pytest.raises(ValueError, match=r"at most 8, got 64"):
         build("gemma3_text", config, max_length=64, bidirectional_layers=2)
 
 

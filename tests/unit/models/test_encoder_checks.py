@@ -17,7 +17,7 @@ from tests.support.decoders import decoder
 def test_pooling_and_template_must_fit() -> None:
     with pytest.raises(ValueError, match="needs a template"):
         tiny_bert(pooling="mask_token")
-    with pytest.raises(ValueError, match="exceeds the 512 positions"):
+    with pytest.raises(ValueError, match="at most 512, got"):
         tiny_bert(max_length=1000)
 
 

@@ -18,7 +18,7 @@ from sts_lightning.core.choices import Quantization
 from sts_lightning.export.merged import write_merged
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import quantization as quantization_module
-from sts_lightning.models.loading.quantization import dequantized, linear_weights
+from sts_lightning.models.loading.quantization import dequantized
 from sts_lightning.testing.tiny_decoders import tiny_llama, tiny_mistral
 from tests.support.decoders import FAMILIES, Make, cosines, decoder, lora
 from tests.support.families import tiny, write
@@ -29,19 +29,12 @@ KINDS = pytest.mark.parametrize("quantization", ["4bit", "8bit"])
 
 
 @KINDS
-@pytest.mark.parametrize(
-    ("model_type", "culprit"),
-    [
-        ("falcon", r"FalconModel.*dense"),
-        ("mixtral", r"MixtralModel.*experts"),
-        ("gpt_oss", "GptOssModel.*experts"),
-    ],
-)
+@pytest.mark.parametrize("model_type", ["falcon", "mixtral", "gpt_oss"])
 def test_a_model_that_is_hardly_quantised_is_rejected(
-    model_type: str, culprit: str, quantization: Quantization, tmp_path: Path
+    model_type: str, quantization: Quantization, tmp_path: Path
 ) -> None:
     folder = write(tiny(model_type), tmp_path)
-    with pytest.raises(ValueError, match=rf"quantization '{quantization}' reaches.*{culprit}.*none"):
+    with pytest.raises(ValueError, match=rf"quantization '{quantization}' reaches.*none"):
         SentenceEncoder.from_pretrained(folder, quantization=quantization)
     SentenceEncoder.from_pretrained(folder)
 
@@ -57,18 +50,16 @@ def test_the_share_is_logged(
     kinds = {"4bit": Linear4bit, "8bit": Linear8bitLt}
     layers = [module for module in encoder.modules() if isinstance(module, kinds[quantization])]
     count = sum(layer.in_features * layer.out_features for layer in layers)
-    assert f"{quantization[0]} bit: 100 % of {count:,} linear weights" in caplog.text
+    assert f"{quantization}: 100 % of {count:,} linear weights" in caplog.text
 
 
 def test_what_a_model_keeps_in_full_precision_is_no_reason_to_reject_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        encoder = SentenceEncoder.from_pretrained(write(tiny("t5"), tmp_path), quantization="4bit")
-    rest = {name for name, (_, done) in linear_weights(encoder.backbone).items() if not done}
-    assert rest == {f"encoder.block.{layer}.layer.1.DenseReluDense.wo.weight" for layer in (0, 1)}
+        SentenceEncoder.from_pretrained(write(tiny("t5"), tmp_path), quantization="4bit")
     # Each of two layers has four square matrices of attention and two of 32 x 64, one of them quantised.
-    assert "4 bit: 75 % of 16,384 linear weights" in caplog.text
+    assert "4bit: 75 % of 16,384 linear weights" in caplog.text
 
 
 @KINDS

@@ -9,26 +9,26 @@ import pytest
 import torch
 
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.planning.gpus import BANDWIDTH, CARDS, EFFICIENCY, GIB, find_card, this_machine
+from sts_lightning.planning.gpus import BANDWIDTH, EFFICIENCY, GIB, GPUS, find_device, this_machine
 from sts_lightning.planning.meter import Cost
 
 
 def test_a_card_by_name_or_by_memory() -> None:
-    assert find_card("RTX4090") is CARDS["rtx4090"]
-    plain = find_card("24GB")
-    assert plain.memory == 24 * GIB == CARDS["rtx4090"].memory
+    assert find_device("RTX4090") is GPUS["rtx4090"]
+    plain = find_device("24GB")
+    assert plain.memory == 24 * GIB == GPUS["rtx4090"].memory
     assert 21 * GIB < plain.usable < 23.25 * GIB
     assert plain.bandwidth == 0  # and so no time
-    cpu = find_card("cpu")
+    cpu = find_device("cpu")
     assert not cpu.gpu and cpu.bandwidth == 0
     with pytest.raises(ConfigError) as caught:
-        find_card("rtx")
+        find_device("rtx")
     assert caught.value.key == "card"
     assert "h100" in str(caught.value.hint)
 
 
 def test_an_operation_takes_the_longer_of_arithmetic_and_transfer() -> None:
-    card = CARDS["a100-80"]
+    card = GPUS["a100-80"]
     product, copy = Cost(312 * 10**12, 1, torch.bfloat16), Cost(0, 2039 * 10**9, torch.bfloat16)
     assert card.seconds(Counter({product: 2})) == pytest.approx(2 / EFFICIENCY)
     assert card.seconds(Counter({copy: 1})) == pytest.approx(1 / BANDWIDTH)

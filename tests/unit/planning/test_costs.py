@@ -11,7 +11,7 @@ from sts_lightning.core.errors import ConfigError
 from sts_lightning.planning import cost_lines as module
 from sts_lightning.planning.cost_lines import Costs, duration, size
 from sts_lightning.planning.estimate import Estimate
-from sts_lightning.planning.gpus import CARDS
+from sts_lightning.planning.gpus import GPUS
 
 Config = Callable[..., DictConfig]
 
@@ -21,8 +21,8 @@ TINY = ["model=tiny_bert", "data=toy", "data.batch_size=8"]
 def estimated(cfg: DictConfig, card: object) -> Estimate:
     if cfg.model.get("quantization") == "8bit":
         raise ConfigError("no 8-bit weights.", key="model.quantization")
-    assert card is CARDS["h100"]
-    return Estimate(CARDS["h100"], "32-true", 4, {"weights": 81 * 2**30}, 1200, 3_000_000, 9000.0, ())
+    assert card is GPUS["h100"]
+    return Estimate(GPUS["h100"], "32-true", 4, {"weights": 81 * 2**30}, 1200, 3_000_000, 9000.0, ())
 
 
 def test_equal_runs_are_planned_once(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ def test_live_bytes_and_their_peak() -> None:
     meter = Meter()
     with meter:
         first = torch.empty(1024)  # 4,096 bytes
-        with meter.kind("vectors"):
+        with meter.purpose("vectors"):
             second = torch.empty(1)
         assert (meter.now["activations"], meter.now["vectors"]) == (4096, GRAIN)
         assert first.view(32, 32).t().untyped_storage().nbytes() == 4096

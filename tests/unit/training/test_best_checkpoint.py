@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
 
 from sts_lightning.training.callbacks.checkpoints import BestCheckpoint
 
@@ -29,8 +28,3 @@ def test_the_best_score_outlives_a_move_of_the_folder(tmp_path: Path) -> None:
     assert after.best_k_models == {there: 80.0}
     assert not after.check_monitor_top_k(ALONE, torch.tensor(79.0))
     assert after.check_monitor_top_k(ALONE, torch.tensor(81.0))
-
-
-def test_states_of_former_versions_are_found() -> None:
-    own, lightnings = (kind(monitor="dev", mode="max") for kind in (BestCheckpoint, ModelCheckpoint))
-    assert own.state_key == lightnings.state_key

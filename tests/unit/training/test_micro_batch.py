@@ -42,20 +42,3 @@ def test_auto_with_a_frozen_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_memory(monkeypatch, SentenceEncoder, rows=13)
     encoder = tiny_bert().requires_grad_(False)
     assert find_micro_batch_size(encoder, 16, 2, nullcontext) == 4
-
-
-def test_auto_starts_from_the_planned_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[int] = []
-    longest = SentenceEncoder.longest_rows
-
-    def counted(self: SentenceEncoder, count: int) -> dict[str, Tensor]:
-        tried.append(count)
-        return longest(self, count)
-
-    monkeypatch.setattr(SentenceEncoder, "longest_rows", counted)
-    limit_memory(monkeypatch, SentenceEncoder, rows=13)
-    encoder = tiny_bert()
-    assert find_micro_batch_size(encoder, 16, 2, nullcontext, start=6) == 6
-    assert tried == [12]
-    assert find_micro_batch_size(encoder, 16, 2, nullcontext, start=7) == 4  # the plan was wrong
-    assert tried == [12, 14, 8]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -23,9 +22,6 @@ def test_a_resumed_run_adds_the_time_up_to_its_checkpoint(monkeypatch: pytest.Mo
     now[0] += 7  # lost with the process
     second = RunClock()
     now[0] += 20
-    trainer: Any = None
-    second.on_load_checkpoint(trainer, trainer, {"callbacks": {second.state_key: state}})
+    second.load_state_dict(state)
     now[0] += 5
     assert (first.seconds, second.seconds) == (82.0, 75.0)
-    second.on_load_checkpoint(trainer, trainer, {"callbacks": {}})
-    assert second.seconds is None

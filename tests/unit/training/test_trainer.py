@@ -8,7 +8,7 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.core.signals import PARENT
-from sts_lightning.training.trainer import _environment, make_plan
+from sts_lightning.training.trainer import _environment, count_steps
 
 Config = Callable[..., DictConfig]
 
@@ -28,10 +28,10 @@ Config = Callable[..., DictConfig]
         (["trainer.val_every=null"], (85, 170, 85)),  # every epoch
     ],
 )
-def test_plan(overrides: list[str], expected: tuple[int, int, int], config: Config) -> None:
-    plan = make_plan(config(*overrides).trainer, 85)
-    assert (plan.epoch_steps, plan.total_steps, plan.val_steps) == expected
-    assert plan.shortened == ("trainer.max_steps=300" in overrides and plan.total_steps < 300)
+def test_steps(overrides: list[str], expected: tuple[int, int, int], config: Config) -> None:
+    steps = count_steps(config(*overrides).trainer, 85)
+    assert (steps.epoch_steps, steps.total_steps, steps.val_steps) == expected
+    assert steps.shortened == ("trainer.max_steps=300" in overrides and steps.total_steps < 300)
 
 
 def test_lightning_does_not_requeue_a_job(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,9 @@ def test_some_rows_of_a_large_table_are_looked_at(
     texts = [f"a {number}" for number in range(10)]
     table = make_table({"sentence1": texts, "sentence2": texts[::-1], "label": [0.0] * 10})
     counted: list[str] = []
-    monkeypatch.setattr(type(encoder.tokenizer), "count_cut", lambda _, texts, __: counted.extend(texts) or 0)
+    monkeypatch.setattr(
+        type(encoder.tokenizer), "count_truncated", lambda _, texts, __: counted.extend(texts) or 0
+    )
     monkeypatch.setattr(cut_texts, "MOST", 4)  # rows 0, 3, 6, 9
     cut_share(encoder, [table], 3)
     assert sorted(counted) == ["a 0", "a 3", "a 6", "a 9"]

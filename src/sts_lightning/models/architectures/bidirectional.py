@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from sts_lightning.models.loading.backbone import causal_flags
 
 
-def make_bidirectional(backbone: PreTrainedModel, count: int, longest: int) -> None:
+def make_bidirectional(backbone: PreTrainedModel, count: int) -> None:
     """Make the last layers of a causal model bidirectional: tokens attend to all tokens, never to padding.
 
     BeLLM does this in the last layer of LLaMA2-7B. Deviation from its code, whose mask of zeros lets tokens
@@ -20,12 +20,9 @@ def make_bidirectional(backbone: PreTrainedModel, count: int, longest: int) -> N
     Args:
         backbone: Model, changed in place.
         count: Number of last layers; -1 for all.
-        longest: Number of tokens of the longest row.
 
     Raises:
-        ValueError: The model is not causal, its layers cannot be changed, it has fewer layers, or the
-            attention window of a layer is smaller than the longest row: the mask of the last token, which all
-            tokens get, covers only rows within the window.
+        ValueError: The model is not causal, its layers cannot be changed, or it has fewer layers.
     """
     layers: list[tuple[nn.Module, Any]] = [
         (module, attention)
@@ -48,15 +45,7 @@ def make_bidirectional(backbone: PreTrainedModel, count: int, longest: int) -> N
         raise ValueError(
             f"bidirectional_layers must lie between 0 and {depth}, or be -1 for all, got {count}."
         )
-    chosen = range(depth) if count == -1 else range(depth - count, depth)
-    windows = layer_windows(backbone.config, depth)
-    narrow = min((width for index in chosen if (width := windows[index]) is not None), default=longest)
-    if narrow < longest:
-        raise ValueError(
-            f"bidirectional_layers does not fit: rows can have {longest} tokens, more than the {narrow} of "
-            f"the attention window of {name}; lower max_length by {longest - narrow}, or set it to 0."
-        )
-    for layer, attention in (layers[index] for index in chosen):
+    for layer, attention in layers if count == -1 else layers[depth - count :]:
         attention.is_causal = False
         layer.register_forward_pre_hook(_unmask, with_kwargs=True)
 
@@ -86,4 +75,4 @@ def layer_windows(config: PreTrainedConfig, depth: int) -> Sequence[int | None]:
     }
     if types is None:
         return [widths["sliding_attention"]] * depth
-    return [widths.get(kind) for kind in types]
+    return [widths.get(layer_type) for layer_type in types]

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from transformers import BertConfig, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput
+from transformers.models.bert.modeling_bert import BertSelfOutput
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"geglu": F.gelu, "reglu": F.relu}
 
@@ -67,28 +68,13 @@ class SelfAttention(nn.Module):
         return attended.transpose(1, 2).flatten(2)
 
 
-class SelfOutput(nn.Module):
-    """Projection after attention, with the residual connection."""
-
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
-
-    def forward(self, attended: Tensor, hidden: Tensor) -> Tensor:
-        """Project, add the input of the attention, normalise."""
-        out: Tensor = self.LayerNorm(self.dropout(self.dense(attended)) + hidden)
-        return out
-
-
 class Attention(nn.Module):
     """Attention and its projection."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.self = SelfAttention(config)
-        self.output = SelfOutput(config)
+        self.output = BertSelfOutput(config)
 
     def forward(self, hidden: Tensor, bias: Tensor) -> Tensor:
         """Attend and project; see `SelfAttention`."""
@@ -101,10 +87,10 @@ class GatedMLP(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        kind = getattr(config, "feed_forward_type", None)
-        if kind not in ACTIVATIONS:
-            raise ValueError(f"feed_forward_type must be one of {', '.join(ACTIVATIONS)}, got {kind!r}.")
-        self.activation = ACTIVATIONS[kind]
+        name = getattr(config, "feed_forward_type", None)
+        if name not in ACTIVATIONS:
+            raise ValueError(f"feed_forward_type must be one of {', '.join(ACTIVATIONS)}, got {name!r}.")
+        self.activation = ACTIVATIONS[name]
         self.gated_layers = nn.Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
         self.wo = nn.Linear(config.intermediate_size, config.hidden_size)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
@@ -160,6 +146,7 @@ class JinaBertModel(PreTrainedModel):
     config_class = BertConfig
     base_model_prefix = "bert"
     supports_gradient_checkpointing = True
+    _input_embed_layer = "word_embeddings"
     _supports_sdpa = True
     _no_split_modules = ["Layer"]
 
@@ -169,14 +156,6 @@ class JinaBertModel(PreTrainedModel):
         self.encoder = Encoder(config)
         self.slopes = head_slopes(config.num_attention_heads)
         self.post_init()  # type: ignore[no-untyped-call]
-
-    def get_input_embeddings(self) -> nn.Module:
-        """Return the table of token embeddings."""
-        return self.embeddings.word_embeddings
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the table of token embeddings."""
-        self.embeddings.word_embeddings = value  # type: ignore[assignment]
 
     def forward(
         self,

@@ -37,6 +37,7 @@ class StaticModel(PreTrainedModel):
     """Backbone whose hidden states are the vectors of the tokens themselves."""
 
     config_class = StaticConfig
+    _input_embed_layer = "embeddings"
 
     def __init__(self, config: StaticConfig) -> None:
         super().__init__(config)
@@ -51,10 +52,6 @@ class StaticModel(PreTrainedModel):
             model.embeddings.weight[:-1] = table
             model.embeddings.weight[-1] = 0.0
         return model
-
-    def get_input_embeddings(self) -> nn.Module:
-        """Return the table."""
-        return self.embeddings
 
     def forward(
         self,
@@ -122,8 +119,8 @@ class KnownWords(PreTrainedTokenizerFast):
     known: frozenset[str]
 
     def __call__(self, text: Any = None, *arguments: Any, **settings: Any) -> BatchEncoding:
-        """Tokenise one text or several."""
-        kept = self.keep(text) if isinstance(text, str) else [self.keep(one) for one in text]
+        """Tokenise a text, or a list of texts."""
+        kept = self.keep(text) if isinstance(text, str) else [self.keep(sentence) for sentence in text]
         encoded: BatchEncoding = super().__call__(kept, *arguments, **settings)
         return encoded
 
@@ -141,7 +138,7 @@ def read_vectors(path: Path) -> dict[str, np.ndarray]:
     Raises:
         DataError: The file cannot be read, or a line is malformed.
     """
-    found: dict[str, np.ndarray] = {}
+    vectors: dict[str, np.ndarray] = {}
     size = 0
     number = 0
     try:
@@ -154,13 +151,13 @@ def read_vectors(path: Path) -> dict[str, np.ndarray]:
                 if not 0 < size < len(fields) <= size + MANY_BLANKS or not np.isfinite(vector).all():
                     raise ValueError
                 if len(fields) == size + 1:
-                    found[fields[0]] = vector
+                    vectors[fields[0]] = vector
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror}).", path) from error
     except ValueError as error:
         raise DataError(
             f"expected a word and {size or 'some'} finite numbers in UTF-8.", path, number
         ) from error
-    if not found:
+    if not vectors:
         raise DataError("the file has no word vectors.", path)
-    return found
+    return vectors

@@ -103,7 +103,7 @@ def attend_padded(
     mask = torch.ones(1, 1, 1, length, dtype=torch.bool) if attn_mask is None else attn_mask
     hidden = False if mask.dtype == torch.bool else float("-inf")
     mask = F.pad(mask.expand(*mask.shape[:-2], query.shape[-2], length), (0, missing), value=hidden)
-    key, value = (F.pad(part, (0, 0, 0, missing)) for part in (key, value))
+    key, value = (F.pad(rows, (0, 0, 0, missing)) for rows in (key, value))
     return fused(query, key, value, mask, 0.0, **options)
 
 

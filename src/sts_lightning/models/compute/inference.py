@@ -40,20 +40,20 @@ SIGNS = (
 
 
 def usual_chunk_tokens(device_type: str) -> int:
-    """Return the default chunk size on a kind of device."""
+    """Return the default chunk size on a type of device."""
     return CPU_CHUNK_TOKENS if device_type == "cpu" else GPU_CHUNK_TOKENS
 
 
 @contextmanager
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Put a module into evaluation mode, and each of its parts back into its own mode at the end."""
-    modes = [(part, part.training) for part in module.modules()]
+    """Put a module into evaluation mode, and each of its sub-modules back into its mode at the end."""
+    modes = [(child, child.training) for child in module.modules()]
     module.eval()
     try:
         yield
     finally:
-        for part, training in modes:  # one flag for all would wake the dropout of parts that someone froze
-            part.training = training
+        for child, training in modes:  # one flag for all would wake the dropout of frozen ones
+            child.training = training
 
 
 def embed_chunks(
@@ -96,8 +96,7 @@ def _in_threads(embed: Callable[[Chunk], Tensor], chunks: Sequence[Chunk]) -> It
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether memory ran out, on a GPU or on the host."""
-    kinds = (torch.OutOfMemoryError, MemoryError)
-    return isinstance(error, kinds) or (
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
         isinstance(error, RuntimeError) and any(sign in str(error) for sign in SIGNS)
     )
 
@@ -134,11 +133,11 @@ class Halving:
                     raise _too_long(length) from error
             self._remember(tokens)
         half = (rows + 1) // 2
-        parts = (
+        halves = (
             {name: values[span] for name, values in chunk.items()}
             for span in (slice(half), slice(half, None))
         )
-        return torch.cat([self(part) for part in parts])
+        return torch.cat([self(rows) for rows in halves])
 
     def _remember(self, tokens: int) -> None:
         """Keep the smallest number of tokens that did not fit; threads may do so at the same time."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,7 +23,7 @@ REPLAYED = ("cpu", "cuda")
 def save_inputs_once(model: nn.Module) -> None:
     r"""Let the LoRA layers of a model keep their common input instead of a dropped copy each.
 
-    Every projection draws a mask of its own. peft's layers keep, for the gradient of A, a dropped copy of the
+    Every projection draws a different mask. peft's layers keep, for the gradient of A, a dropped copy of the
     input and the mask, so that q, k and v hold six tensors of the size of the one that they read; without
     dropout they keep a copy in the dtype of the products. Here they hold that input, once, and the state of
     the random generator; the backward pass repeats the draw. Losses, gradients and random numbers are those
@@ -34,9 +33,9 @@ def save_inputs_once(model: nn.Module) -> None:
         model: Model with peft adapters, changed in place; the names of its weights stay.
     """
     for layer in model.modules():
-        kind: Any = type(layer)
-        if kind.__name__ in LAYERS.get(kind.__module__, ()):
-            _replace(layer, keeps_dtype=kind.__module__.endswith("bnb"))
+        layer_class: Any = type(layer)
+        if layer_class.__name__ in LAYERS.get(layer_class.__module__, ()):
+            _replace(layer, keeps_dtype=layer_class.__module__.endswith("bnb"))
 
 
 def _replace(layer: Any, keeps_dtype: bool) -> None:
@@ -97,8 +96,10 @@ class _DroppedLinear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, weight = ctx.saved_tensors
-        again = _drawn_again(x.device, ctx.state) if ctx.rate else nullcontext()
-        with again, torch.autocast(x.device.type, enabled=False):
+        gpus = [x.device] if x.is_cuda else []
+        with torch.random.fork_rng(gpus, ctx.rate > 0), torch.autocast(x.device.type, enabled=False):
+            if ctx.rate:
+                _set_random_state(x.device, ctx.state)
             dropped, through = _drop(x.to(ctx.dtype), ctx.rate)
             rows = grad.reshape(-1, grad.shape[-1])  # in the dtype of the product, bfloat16 under autocast
             grad_x = grad_weight = None
@@ -124,17 +125,6 @@ def _drop(x: Tensor, rate: float) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
 
 def _random_state(device: torch.device) -> Tensor:
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
-
-
-@contextmanager
-def _drawn_again(device: torch.device, state: Tensor) -> Iterator[None]:
-    """Draw from an earlier state of the random generator, and restore the present one."""
-    present = _random_state(device)
-    _set_random_state(device, state)
-    try:
-        yield
-    finally:
-        _set_random_state(device, present)
 
 
 def _set_random_state(device: torch.device, state: Tensor) -> None:

@@ -35,15 +35,16 @@ class SharedPrefix:
 def can_share(backbone: nn.Module) -> bool:
     """Return whether the keys and values of a prefix are all that a causal model needs of it.
 
-    Recurrent and convolutional layers need their states too, and peft's prompt learning passes keys and
-    values of its own.
+    Recurrent and convolutional layers need their states too, and peft's prompt learning passes further
+    keys and values.
     """
     adapter: Any = getattr(backbone, "active_peft_config", None)
     if adapter is not None and adapter.is_prompt_learning:
         return False
     model = plain(backbone)
-    kinds = set(getattr(model.config, "layer_types", None) or ())
-    return not getattr(model, "_is_stateful", False) and kinds <= {"full_attention", "sliding_attention"}
+    layer_types = set(getattr(model.config, "layer_types", None) or ())
+    attends = layer_types <= {"full_attention", "sliding_attention"}
+    return attends and not getattr(model, "_is_stateful", False)
 
 
 def split_prefix(

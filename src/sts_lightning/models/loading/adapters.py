@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 import warnings
 from functools import partial
 from pathlib import Path
@@ -52,7 +51,7 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
 
     Raises:
         ValueError: The adapter does not fit the backbone.
-        ConfigError: The adapter is of another kind than `check_adapter` allows.
+        ConfigError: The adapter is of another type than `check_adapter` allows.
     """
     from peft import PeftModel, PrefixTuningConfig, get_peft_model
 
@@ -84,11 +83,11 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
 def check_adapter(adapter: PeftConfig) -> None:
     """Reject adapters other than those that are trained, loaded and exported here.
 
-    Vectors of prompt tuning would move the tokens that are pooled, AdaLoRA needs a step of its own, PiSSA and
+    Vectors of prompt tuning would move the tokens that are pooled, AdaLoRA needs a further step, PiSSA and
     OLoRA change the base weights.
 
     Raises:
-        ConfigError: An adapter or a start of another kind.
+        ConfigError: An adapter or a start of another type.
         ValueError: A number under which an adapter changes nothing.
     """
     from peft import LoraConfig, PrefixTuningConfig
@@ -102,19 +101,17 @@ def check_adapter(adapter: PeftConfig) -> None:
     for name in ("layer_replication", "megatron_config"):
         if getattr(adapter, name, None):
             raise ConfigError(f"{ALLOWED}, not {name}.", key=f"model.adapter.{name}")
-    bounds = {
-        "lora_alpha": (0, math.inf),  # scales the adapter; with 0 it has neither effect nor gradient
-        "lora_dropout": (-math.ulp(0), 1),
-        "num_virtual_tokens": (0, math.inf),
-    }
-    for name, (above, below) in bounds.items():
+    for name in ("lora_alpha", "num_virtual_tokens"):  # with 0 the adapter has neither effect nor gradient
         value: Any = getattr(adapter, name, None)
-        if value is not None and not above < value < below:
-            raise ValueError(f"adapter.{name} must lie above {max(0, above)} and below {below}, got {value}.")
+        if value is not None and value <= 0:
+            raise ValueError(f"adapter.{name} must be above 0, got {value}.")
+    dropout = getattr(adapter, "lora_dropout", 0.0)
+    if not 0 <= dropout < 1:  # peft takes a negative one for none
+        raise ValueError(f"adapter.lora_dropout must lie in [0, 1), got {dropout}.")
 
 
 def _prepare_prefix(whole: PeftModel, backbone: PreTrainedModel) -> None:
-    """Give a new prefix the scale and the dropout of the backbone's own embeddings and hidden states.
+    """Give a new prefix the scale and the dropout of the backbone's embeddings and hidden states.
 
     peft draws it from N(0, 1); BERT's scale is 0.02. Each row of a batch drops other values. Both are as in
     PromCSE's code (`scale
@@ -199,20 +196,19 @@ def _settings(folder: Path) -> tuple[Any, str, Quantization]:
         base, revision = settings.base_model_name_or_path, settings.revision
         if not isinstance(base, str) or not base:
             raise ValueError("base_model_name_or_path is missing, the model that the adapter is for")
-        exported = folder / OWN_FILE
-        trained_with: Any = "none"
-        if exported.is_file():
-            trained_with = read_json(exported).get("quantization") or "none"
+        exported = read_json(folder / OWN_FILE) if (folder / OWN_FILE).is_file() else {}
+        trained_with: Any = exported.get("quantization") or "none"
         check_quantization(trained_with)
-    except Exception as error:  # the library has no class of its own for damaged files
+    except Exception as error:  # the library has no class for damaged files
         raise CheckpointError(
             f"{folder}: {SETTINGS} or {OWN_FILE} cannot be read ({' '.join(str(error).split())[:200]}).",
             key="model.name",
         ) from error
     if settings.is_prompt_learning:
-        kind = str(settings.peft_type).rpartition(".")[2]
         raise ConfigError(
-            f"{folder}: an adapter of kind {kind} cannot be merged.", key="model.name", hint=USE_RUN
+            f"{folder}: an adapter of type {settings.peft_type.value} cannot be merged.",
+            key="model.name",
+            hint=USE_RUN,
         )
     try:
         check_adapter(settings)
@@ -233,7 +229,7 @@ def _merge(backbone: PreTrainedModel, settings: Any, folder: Path) -> PreTrained
     path = folder / WEIGHTS
     try:
         weights = load_file(path)
-    except Exception as error:  # safetensors has an error class of its own in each version
+    except Exception as error:  # safetensors has another error class in each version
         raise CheckpointError(f"{path} cannot be read: {error}", key="model.name", hint=USE_RUN) from error
     check_finite(weights.items(), str(path), "model.name")
     frozen = {name for name, value in backbone.named_parameters() if not value.requires_grad}
@@ -260,7 +256,7 @@ def _merge(backbone: PreTrainedModel, settings: Any, folder: Path) -> PreTrained
         merged: PreTrainedModel = whole.merge_and_unload()
     except UserError:
         raise
-    except Exception as error:  # the library has no class of its own for damaged files
+    except Exception as error:  # the library has no class for damaged files
         if is_out_of_memory(error):
             raise
         raise CheckpointError(

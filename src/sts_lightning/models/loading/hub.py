@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
@@ -126,7 +126,7 @@ class ModelFiles:
         if Path(self.source).is_dir():
             path = Path(self.source) / relative
             return path if path.is_file() else None
-        with self._asking(relative):
+        with self.explained(relative):
             try:
                 return Path(hf_hub_download(self.source, relative, **self.options))
             except LocalEntryNotFoundError:
@@ -137,37 +137,22 @@ class ModelFiles:
             except EntryNotFoundError:
                 return None
 
-    def folder(self, patterns: Sequence[str]) -> Path:
-        """Return a folder with the files whose names match; on the hub, these are downloaded.
-
-        Raises:
-            ConfigError: The model hub has no such model, or cannot be asked.
-        """
-        if Path(self.source).is_dir():
-            return Path(self.source)
-        with self._asking(" and ".join(patterns[:2])):
-            return Path(snapshot_download(self.source, allow_patterns=[*patterns], **self.options))
-
     @contextmanager
-    def _asking(self, what: str) -> Iterator[None]:
+    def explained(self, what: str) -> Iterator[None]:
         """Turn the errors of the hub into one that says what to do."""
         try:
             yield
-        except LocalEntryNotFoundError as error:
+        except (LocalEntryNotFoundError, RepositoryNotFoundError, HFValidationError, OSError) as error:
+            reason = str(error).splitlines()[0]
+            if isinstance(error, LocalEntryNotFoundError):
+                reason = f"the hub does not answer, and its cache lacks {what}"
             raise ConfigError(
-                f"there is no folder {self.name}, and {what} of such a model is not in the hub's cache, and "
-                "the hub does not answer.",
+                f"{self.name} is neither a folder nor a model on the hub: {reason}.",
                 key="model.name",
-                hint="Check spelling, connection and HF_HUB_OFFLINE, or name a folder with the files.",
-            ) from error
-        except (RepositoryNotFoundError, HFValidationError, OSError) as error:
-            raise ConfigError(
-                f"{self.name} is neither a folder nor a model on the hub: {str(error).splitlines()[0]}",
-                key="model.name",
-                hint="Check the spelling; a gated model needs `hf auth login`.",
+                hint="Check spelling, connection and HF_HUB_OFFLINE; a gated model needs `hf auth login`.",
             ) from error
 
-    def json(self, relative: str, kind: type[_Json]) -> _Json:
+    def json(self, relative: str, expected: type[_Json]) -> _Json:
         """Return a JSON file that holds a list or a mapping; an absent file is an empty one.
 
         Raises:
@@ -175,14 +160,14 @@ class ModelFiles:
         """
         path = self.path(relative)
         if path is None:
-            return kind()
+            return expected()
         try:
-            found = read_json(path)
+            content = read_json(path)
         except (ValueError, OSError) as error:
             raise CheckpointError(f"{path} cannot be read: {error}", key="model.name") from error
-        if not found or not isinstance(found, kind):
-            raise CheckpointError(f"{path} does not hold a filled {kind.__name__}.", key="model.name")
-        return found
+        if not content or not isinstance(content, expected):
+            raise CheckpointError(f"{path} does not hold a filled {expected.__name__}.", key="model.name")
+        return content
 
 
 SETTINGS = "adapter_config.json"
@@ -200,19 +185,21 @@ def find_adapter(name: str) -> Path | None:
             return None
     except ConfigError:  # loading the model says what is wrong
         return None
-    return files.folder((SETTINGS, WEIGHTS, OWN_FILE, *TOKENIZER))
+    if Path(files.source).is_dir():
+        return Path(files.source)
+    patterns = [SETTINGS, WEIGHTS, OWN_FILE, *TOKENIZER]
+    with files.explained(" and ".join(patterns[:2])):
+        return Path(snapshot_download(files.source, allow_patterns=patterns, **files.options))
 
 
 def warn_of_pipeline(name: str, pooling: Pooling, template: str | None) -> None:
     """Log that a model has another pooling than an encoder that takes only the transformer of it."""
     try:
-        found = ModelFiles(name).json("1_Pooling/config.json", dict)
+        config = ModelFiles(name).json("1_Pooling/config.json", dict)
     except UserError:  # whatever is wrong there, the transformer could be loaded
         return
-    flags = [key for key, value in found.items() if key.startswith("pooling_mode_") and value]
-    modes = str(found.get("pooling_mode") or flags)
-    own = next((ours for theirs, ours in POOLINGS.items() if theirs in modes), None)
-    if template is None and own not in (None, pooling):
-        log.warning(
-            "%s: its own pipeline has pooling %s, not %s; model=encoder takes it.", name, own, pooling
-        )
+    flags = [key for key, value in config.items() if key.startswith("pooling_mode_") and value]
+    modes = str(config.get("pooling_mode") or flags)
+    stated = next((ours for theirs, ours in POOLINGS.items() if theirs in modes), None)
+    if template is None and stated not in (None, pooling):
+        log.warning("%s: its pipeline has pooling %s, not %s; model=encoder takes it.", name, stated, pooling)

@@ -19,7 +19,7 @@ from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 from sts_lightning.core.choices import Quantization, TextEdit
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.models.compute.inference import is_out_of_memory
-from sts_lightning.models.encoder import OwnSettings, SentenceEncoder, load_model, most_positions
+from sts_lightning.models.encoder import FurtherSettings, SentenceEncoder, load_model, most_positions
 from sts_lightning.models.loading.backbone import (
     DTYPES_BY_NAME,
     NAMES,
@@ -41,7 +41,7 @@ from sts_lightning.models.text.tokenizer import SentenceTokenizer
 log = logging.getLogger(__name__)
 
 TRAINING_TOKENS = 256
-"""Number of tokens at which training cuts a sentence by default, if the pipeline reads longer ones."""
+"""Number of tokens at which training truncates a sentence by default, if the pipeline reads longer ones."""
 
 UNLIMITED = 10**6
 """A tokenizer's ``model_max_length`` from which it means none."""
@@ -66,7 +66,7 @@ class Pipeline:
     Attributes:
         source: File that describes it.
         settings: Arguments of `SentenceEncoder`.
-        row_tokens: Number of tokens after which a row is cut, special tokens and template included.
+        row_tokens: Number of tokens after which a row is truncated, special tokens and template included.
         sentence_tokens: The same for the bare sentence in a template.
         template: Text around each sentence, of this project's exports.
         prompts: Texts that can be put before a sentence, by name.
@@ -102,11 +102,11 @@ def from_pipeline(
     dtype: DtypeName = "float32",
     quantization: Quantization = "none",
     device: str | None = None,
-    **settings: Unpack[OwnSettings],
+    **settings: Unpack[FurtherSettings],
 ) -> SentenceEncoder:
-    """Load a model with its own pipeline, as a folder of sentence-transformers or of an export describes it.
+    """Load a model with its pipeline, as a folder of sentence-transformers or of an export describes it.
 
-    sentence-transformers reads its own folders, static embeddings included; its vectors of two texts must be
+    sentence-transformers reads its folders, static embeddings included; its vectors of two texts must be
     those of the encoder, so that a folder with anything that has no equivalent here is rejected. Each setting
     that is given takes precedence over the pipeline. A model without such files gets mean pooling, or the
     last token if its attention layers state that they are causal (those of Bloom, XGLM and Mamba do not).
@@ -158,9 +158,9 @@ def from_pipeline(
             key="model.projection",
             hint="Leave it null to keep them, or set it to none to drop them.",
         )
-    own_template = _template(pipeline, tokenizer, prompt_name)
+    default = _template(pipeline, tokenizer, prompt_name)
     if pipeline.expected is not None:
-        _compare(_build(pipeline, backbone, tokenizer, own_template, {}), pipeline.expected, name)
+        _compare(_build(pipeline, backbone, tokenizer, default, {}), pipeline.expected, name)
     given: dict[str, Any] = {
         "pooling": pooling,
         "max_length": max_length,
@@ -170,7 +170,7 @@ def from_pipeline(
         **settings,
         "bidirectional_layers": settings.get("bidirectional_layers") or None,  # 0 is the default
     }
-    encoder = _build(pipeline, backbone, tokenizer, own_template if template is None else template, given)
+    encoder = _build(pipeline, backbone, tokenizer, default if template is None else template, given)
     encoder.text_edit = pipeline.text_edit
     rows, text = encoder.tokenizer, "%s: pooling %s, template %r, %s tokens"
     log.info(text, pipeline.source, encoder.pooling, rows.template, rows.limit)
@@ -191,24 +191,24 @@ def _read(files: ModelFiles, prompt_name: str | None, *loading: Any) -> Pipeline
     if Path(files.source).is_dir() and not Path(files.name).is_dir():
         # The packaged copy, all-MiniLM-L6-v2, needs no further library.
         return Pipeline(f"{files.name} (the packaged copy)", {"normalize": True}, row_tokens=256)
-    found, own = files.json("modules.json", list), files.json(OWN_FILE, dict)
+    entries, exported = files.json("modules.json", list), files.json(OWN_FILE, dict)
     try:
-        modules = [(str(module["type"]), str(module["path"])) for module in found]
+        modules = [(str(entry["type"]), str(entry["path"])) for entry in entries]
     except (TypeError, KeyError) as error:
         raise CheckpointError(f"{files.name}: modules.json is broken.", key="model.name") from error
-    dense = [path for kind, path in modules if kind.endswith(".Dense")]
-    if own and (not modules or modules[0][0] == EXPORTED):
-        return _of_export(files, own, dense)
+    dense = [path for name, path in modules if name.endswith(".Dense")]
+    if exported and (not modules or modules[0][0] == EXPORTED):
+        return _of_export(files, exported, dense)
     if not modules and files.json("config.json", dict).get("model_type") != "model2vec":
         return Pipeline(files.name)
     if has_stand_in():
-        log.warning("%s: the plan leaves out its prompt, its dense layers and its own length.", files.name)
+        log.warning("%s: the plan leaves out its prompt, its dense layers and its length.", files.name)
         return Pipeline(f"{files.name} (transformer)", prompts={prompt_name or "": None})
-    names = "".join(f"{kind.rpartition('.')[2]}," for kind, _ in modules)
-    ours = all(kind.startswith("sentence_transformers.") for kind, _ in modules)
+    names = "".join(f"{name.rpartition('.')[2]}," for name, _ in modules)
+    ours = all(name.startswith("sentence_transformers.") for name, _ in modules)
     at_top = not (names.startswith("Transformer") and modules[0][1])  # as its checked settings
     if modules and not (ours and at_top and re.fullmatch(ORDER, names)):
-        raise _reject(files.name, f"the modules {', '.join(f'{kind} in {path!r}' for kind, path in modules)}")
+        raise _reject(files.name, f"the modules {', '.join(f'{name} in {path!r}' for name, path in modules)}")
     for path in dense:
         activation = files.json(f"{path}/config.json", dict).get("activation_function", "torch.nn.")
         if not str(activation).startswith("torch.nn."):  # the library would put tanh in its place
@@ -247,7 +247,7 @@ def _library(files: ModelFiles) -> tuple[Any, Any]:
 
 @contextmanager
 def _reading(files: ModelFiles) -> Iterator[None]:
-    """Explain the library's errors, and keep a run's own random numbers from those that it draws."""
+    """Explain the library's errors, and keep a run's random numbers from those that it draws."""
     try:
         with torch.random.fork_rng(devices=[]):
             yield
@@ -262,15 +262,15 @@ def _reading(files: ModelFiles) -> Iterator[None]:
 def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]) -> Pipeline:
     """Read the settings of a model or adapter that this project exported; ``dense`` are folders of layers."""
     try:
-        own = Exported.model_validate(settings)
+        exported = Exported.model_validate(settings)
     except ValidationError as error:
         wrong = error.errors()[0]
         raise CheckpointError(
             f"{files.name}: {OWN_FILE}: {wrong['loc'][0]}: {wrong['msg']}, got {wrong['input']!r}.",
             key="model.name",
         ) from error
-    if (own.projection == "always" and not dense) or own.denoise_evaluation:
-        lost = "prompt.denoise_evaluation=true" if own.denoise_evaluation else "model.projection=always"
+    if (exported.projection == "always" and not dense) or exported.denoise_evaluation:
+        lost = "prompt.denoise_evaluation=true" if exported.denoise_evaluation else "model.projection=always"
         raise ConfigError(
             f"{files.name} was exported from a run with {lost}, which its format does not hold.",
             key="model.name",
@@ -281,10 +281,12 @@ def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]
             [_library(files)[1].Dense.load(files.source, subfolder=path, **files.options) for path in dense],
             files.name,
         )
-    given = own.model_dump(include={"pooling", "normalize", "layer", "bidirectional_layers"})
-    length: dict[str, Any] = {"sentence_tokens" if own.template else "row_tokens": own.max_length}
+    given = exported.model_dump(include={"pooling", "normalize", "layer", "bidirectional_layers"})
+    length: dict[str, Any] = {"sentence_tokens" if exported.template else "row_tokens": exported.max_length}
     source = f"{files.name}: {OWN_FILE}"
-    return Pipeline(source, given | layers, template=own.template, text_edit=own.text_edit, **length)
+    return Pipeline(
+        source, given | layers, template=exported.template, text_edit=exported.text_edit, **length
+    )
 
 
 def _of_sentence_transformers(
@@ -295,7 +297,7 @@ def _of_sentence_transformers(
     trust_remote_code: bool,
     dtype: DtypeName,
 ) -> Pipeline:
-    """Let the library load a model, and take over its parts; ``first`` is the class of the first module."""
+    """Let the library load a model, and take over its modules; ``first`` is the class of the first module."""
     load, library = _library(files)
     restrain_library()
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
@@ -317,22 +319,22 @@ def _of_sentence_transformers(
                 config_kwargs={key: value for key, value in config.items() if key not in NAMES},
                 **options,
             )
-        else:  # model2vec's own format
+        else:  # model2vec's format
             normal = [library.Normalize()] if files.json("config.json", dict).get("normalize") else []
             model = load(modules=[library.StaticEmbedding.load(files.source, **options), *normal])
         prompts = model.prompts
         known = prompt_name is None or prompt_name in prompts  # an unknown one is rejected later
         expected = model.float().encode(TEXTS, prompt_name=prompt_name) if known else None
-    parts: list[Any] = list(model)
-    pooling = next((part.pooling_mode for part in parts if isinstance(part, library.Pooling)), "mean")
+    modules: list[Any] = list(model)
+    pooling = next((module.pooling_mode for module in modules if isinstance(module, library.Pooling)), "mean")
     static = None
-    if isinstance(parts[0], library.StaticEmbedding):
+    if isinstance(modules[0], library.StaticEmbedding):
         from sts_lightning.models.architectures.static_embeddings import static_backbone
 
-        static = static_backbone(parts[0])
+        static = static_backbone(modules[0])
     settings = {
         "pooling": POOLINGS.get(pooling, "mean"),  # of another mode, the vectors are compared in vain
-        "normalize": isinstance(parts[-1], library.Normalize),
+        "normalize": isinstance(modules[-1], library.Normalize),
     }
     similarity = str(model.similarity_fn_name)
     if similarity != "cosine" and not (similarity == "dot" and settings["normalize"]):  # at length 1 the same
@@ -340,7 +342,7 @@ def _of_sentence_transformers(
     return Pipeline(
         source=f"{files.name}: modules.json",
         settings=settings
-        | _projector([part for part in parts if isinstance(part, library.Dense)], files.name),
+        | _projector([module for module in modules if isinstance(module, library.Dense)], files.name),
         row_tokens=None if static is not None else model.max_seq_length,
         prompts=prompts,
         default_prompt=model.default_prompt_name,
@@ -354,13 +356,16 @@ def _check_loading(files: ModelFiles, settings: dict[str, Any]) -> None:
     config = AutoConfig.from_pretrained(files.source, trust_remote_code=False, **files.options)
     configure(config, {}, files.name, trust_remote_code=False)
     further = {
-        name for key, found in settings.items() if key.endswith(("_args", "_kwargs")) for name in found or ()
+        name
+        for key, values in settings.items()
+        if key.endswith(("_args", "_kwargs"))
+        for name in values or ()
     }
     further -= NEUTRAL
     if files.path("adapter_config.json") is not None:
         further.add("adapter_config.json")
     modalities = (settings.get("modality_config") or {}).values()
-    further |= {str(found.get("method")) for found in modalities} - {"forward"}
+    further |= {str(modality.get("method")) for modality in modalities} - {"forward"}
     if further:
         raise _reject(files.name, f"a transformer with {', '.join(sorted(further))}")
 
@@ -369,7 +374,9 @@ def _projector(dense: Sequence[Any], name: str) -> dict[str, Any]:
     """Return dense layers with their activations as arguments of `SentenceEncoder`."""
     if not dense:
         return {}
-    layers = nn.Sequential(*(layer for part in dense for layer in (part.linear, part.activation_function)))
+    layers = nn.Sequential(
+        *(layer for module in dense for layer in (module.linear, module.activation_function))
+    )
     check_finite(layers.named_parameters(), name, "model.name")
     layers.to("meta" if has_stand_in() else "cpu", torch.float32)
     return {"projection": "always", "projector": layers}
@@ -420,9 +427,9 @@ def _build(
 def _compare(encoder: SentenceEncoder, expected: np.ndarray, name: str) -> None:
     """Reject a pipeline whose vectors are others than those of sentence-transformers."""
     encoder.tokenizer.set_evaluation_length(None)
-    found, backbone = encoder.encode(TEXTS), encoder.plain_backbone
+    vectors, backbone = encoder.encode(TEXTS), encoder.plain_backbone
     tolerance = 1e-4 if backbone.dtype == torch.float32 else 0.05
     tolerance = 0.5 if getattr(backbone, "is_quantized", False) else tolerance
     size = np.linalg.norm(expected, axis=1).max()
-    if found.shape != expected.shape or not np.abs(found - expected).max() <= tolerance * size:
+    if vectors.shape != expected.shape or not np.abs(vectors - expected).max() <= tolerance * size:
         raise _reject(name, "something by which its vectors are others than those that are computed here")

@@ -106,7 +106,7 @@ def is_run(source: str | Path) -> bool:
 
 
 def _is_model(source: str | Path) -> bool:
-    """Return whether a source is a model rather than a run: a folder with one, or an id on the model hub.
+    """Return whether a source is a model rather than a run: a folder with a model, or an id on the model hub.
 
     ``runs/typo`` has the form of an id; where there is a folder ``runs``, it is a run that is missing.
     """
@@ -138,10 +138,12 @@ def load_from(
     encoder = freeze(build_encoder(cfg.model, cfg.prompt, device), frozen)
     which: Literal["best"] | int = "best" if step is None else step
     load_part(encoder, "encoder.", run.read_checkpoint(which), run.checkpoint(which))
-    return edit_and_cut(encoder, cfg.evaluation.get("text_edit", "none"), cfg.evaluation.get("max_length"))
+    return set_evaluation_text(
+        encoder, cfg.evaluation.get("text_edit", "none"), cfg.evaluation.get("max_length")
+    )
 
 
-def edit_and_cut(
+def set_evaluation_text(
     encoder: SentenceEncoder, text_edit: TextEdit, max_length: int | None, key: str = "evaluation.max_length"
 ) -> SentenceEncoder:
     """Set what evaluation does with a sentence before it is embedded; return the encoder.
@@ -149,11 +151,11 @@ def edit_and_cut(
     Args:
         encoder: Encoder to change.
         text_edit: Edit of the sentence.
-        max_length: Number of tokens after which it is cut; None for the model's own limit.
+        max_length: Number of tokens after which it is truncated; None for the model's limit.
         key: Setting that ``max_length`` comes from, for the message.
 
     Raises:
-        ConfigError: The model has no positions for so many tokens, or its own pipeline has another edit.
+        ConfigError: The model has no positions for so many tokens, or its pipeline has another edit.
     """
     if encoder.text_edit not in ("none", text_edit):
         raise ConfigError(
@@ -215,31 +217,31 @@ def part_of(part: nn.Module, prefix: str, checkpoint: dict[str, Any], path: Path
     }
     names = {name for name, _ in (*part.named_parameters(), *part.named_buffers())}
     # state_dict() also holds the scales of quantised weights.
-    own = {name: value for name, value in part.state_dict().items() if name in names}
+    expected = {name: value for name, value in part.state_dict().items() if name in names}
     frozen = {name for name, parameter in part.named_parameters() if not parameter.requires_grad}
-    check_weights(own, weights, str(path), required=own.keys() - frozen)
+    check_weights(expected, weights, str(path), required=expected.keys() - frozen)
     return weights
 
 
 def check_weights(
-    own: dict[str, Tensor], loaded: dict[str, Tensor], source: str, required: Set[str] | None = None
+    expected: dict[str, Tensor], loaded: dict[str, Tensor], source: str, required: Set[str] | None = None
 ) -> None:
-    """Check that ``loaded`` has the names and shapes of ``own``.
+    """Check that ``loaded`` has the names and shapes of ``expected``.
 
     Args:
-        own: Weights of the model.
+        expected: Weights of the model.
         loaded: Weights of a checkpoint.
         source: Origin of the loaded weights, for the message.
-        required: Names that must be present; by default all of ``own``.
+        required: Names that must be present; by default all of ``expected``.
 
     Raises:
         CheckpointError: A name is absent or unknown, or a shape differs.
     """
-    required = own.keys() if required is None else required
-    wrong = sorted((required - loaded.keys()) | (loaded.keys() - own.keys()))
-    wrong += [name for name in own.keys() & loaded.keys() if own[name].shape != loaded[name].shape]
+    required = expected.keys() if required is None else required
+    wrong = sorted((required - loaded.keys()) | (loaded.keys() - expected.keys()))
+    wrong += [name for name in expected.keys() & loaded.keys() if expected[name].shape != loaded[name].shape]
     if wrong:
         raise CheckpointError(
-            f"{source} does not belong to this model: {len(wrong)} of {len(own)} weights differ in name or "
-            f"shape (for example {wrong[0]})."
+            f"{source} does not belong to this model: {len(wrong)} of {len(expected)} weights differ in name "
+            f"or shape (for example {wrong[0]})."
         )

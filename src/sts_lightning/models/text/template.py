@@ -59,8 +59,10 @@ def edit(sentence: str, how: TextEdit) -> str:
     return f"{sentence[:-1]}." if sentence.endswith("?") else sentence
 
 
-def cut_texts(encode: Callable[..., BatchEncoding], texts: list[str], max_length: int | None) -> list[str]:
-    """Cut each text after its first ``max_length`` tokens, or before a character that would be torn.
+def truncate_texts(
+    encode: Callable[..., BatchEncoding], texts: list[str], max_length: int | None
+) -> list[str]:
+    """Truncate each text after its first ``max_length`` tokens, or before a character that would be torn.
 
     Args:
         encode: Fast tokenizer that truncates on the right.
@@ -86,10 +88,10 @@ def cut_texts(encode: Callable[..., BatchEncoding], texts: list[str], max_length
     return [text[: end(text, spans)] for text, spans in zip(texts, encoded["offset_mapping"], strict=True)]
 
 
-def cut_rows(rows: list[list[int]], longest: int, end: int) -> list[list[int]]:
-    """Cut rows of tokens so that the end of the template remains.
+def truncate_rows(rows: list[list[int]], longest: int, end: int) -> list[list[int]]:
+    """Truncate rows of tokens so that the end of the template remains.
 
-    A sentence that was cut may have one token more in the template, as with byte-level BPE after a space.
+    A truncated sentence may have one token more in the template, as with byte-level BPE after a space.
 
     Args:
         rows: Token ids of each row.

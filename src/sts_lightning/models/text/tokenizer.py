@@ -15,18 +15,18 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 from sts_lightning.core.choices import Denoise, TextEdit
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.text import check_choice
-from sts_lightning.models.text.template import SLOT, cut_rows, cut_texts, edit, fill_mask
+from sts_lightning.models.text.template import SLOT, edit, fill_mask, truncate_rows, truncate_texts
 
 _LOCK = threading.Lock()
-"""Whether and where a tokenizer cuts is a state of it: one thread at a time calls it."""
+"""Whether and where a tokenizer truncates is a state of it: one thread at a time calls it."""
 
 CHUNK_COST = 4
-"""A chunk takes time of its own, about that of a quarter of its tokens: Python, and the start of kernels."""
+"""Each chunk takes further time, about that of a quarter of its tokens: Python, and the start of kernels."""
 
 
 @dataclass
 class TokenizedBatch:
-    """Tokenised sentences, cut into chunks of similar length, each padded to its own longest row.
+    """Tokenised sentences in chunks of similar length, each padded to its longest row.
 
     The N sentences may be followed by M bare templates, whose vectors are subtracted.
 
@@ -67,25 +67,25 @@ class TokenizedBatch:
 
     def head(self, count: int) -> TokenizedBatch:
         """Return the first ``count`` sentences, without their bare templates."""
-        parts = self.by_chunk(torch.arange(len(self.restore)))
+        numbers = self.by_chunk(torch.arange(len(self.restore)))
         chunks = [
-            {name: values[part < count] for name, values in chunk.items()}
-            for chunk, part in zip(self.chunks, parts, strict=True)
-            if bool((part < count).any())
+            {name: values[sentences < count] for name, values in chunk.items()}
+            for chunk, sentences in zip(self.chunks, numbers, strict=True)
+            if bool((sentences < count).any())
         ]
-        order = torch.cat(parts)
+        order = torch.cat(numbers)
         kept = order[order < count]
         num_tokens = sum(int(chunk["attention_mask"].sum()) for chunk in chunks)
         return TokenizedBatch(chunks, torch.argsort(kept), num_tokens)
 
     def limited(self, count: int) -> TokenizedBatch:
         """Return the same batch in chunks of at most ``count`` rows."""
-        parts = [
+        chunks = [
             {name: values[start : start + count] for name, values in chunk.items()}
             for chunk in self.chunks
             for start in range(0, len(chunk["input_ids"]), count)
         ]
-        return replace(self, chunks=[_trim(part) for part in parts])
+        return replace(self, chunks=[_trim(chunk) for chunk in chunks])
 
 
 Augment = Callable[[list[int], Sequence[int]], list[int]]
@@ -96,7 +96,7 @@ Prepare = Callable[[Sequence[Sequence[str]], Sequence[Augment | None]], Tokenize
 
 
 class SentenceTokenizer:
-    """Applies a template and tokenises; truncation cuts the sentence, never the template.
+    """Applies a template and tokenises; the sentence is truncated, never the template.
 
     Without a template ``max_length`` counts the special tokens, as tokenizers do. With one it counts
     the tokens of the bare sentence, as the papers' code does.
@@ -162,10 +162,10 @@ class SentenceTokenizer:
         self.position_offset = position_offset
 
     def set_evaluation_length(self, max_length: int | None) -> None:
-        """Set the number of tokens after which evaluation cuts a sentence, by default that of training.
+        """Set the number of tokens after which evaluation truncates a sentence, by default that of training.
 
         Args:
-            max_length: Number of tokens; None for the model's own limit.
+            max_length: Number of tokens; None for the model's limit.
 
         Raises:
             ValueError: The number leaves no room for a sentence, or is larger than what fits into the model's
@@ -178,8 +178,8 @@ class SentenceTokenizer:
         self.evaluation_length = self.limit if max_length is None else max_length
 
     def _too_small(self, max_length: int, most: str = "") -> str:
-        own = f" The tokenizer adds {self.least - 1} tokens to each row by itself." if self.least > 3 else ""
-        return f"max_length must be at least {self.least}{most}, got {max_length}.{own}"
+        added = f" The tokenizer adds {self.least - 1} tokens to each row." if self.least > 3 else ""
+        return f"max_length must be at least {self.least}{most}, got {max_length}.{added}"
 
     def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each sentence as in evaluation, not padded."""
@@ -197,7 +197,7 @@ class SentenceTokenizer:
         if template is not None:
             prefix, suffix = template.split(SLOT)
             if suffix:
-                texts = cut_texts(self._encode, texts, max_length)
+                texts = truncate_texts(self._encode, texts, max_length)
             texts = [f"{prefix}{text}{suffix}" for text in texts]
         encoded = self._encode(
             texts,
@@ -214,7 +214,7 @@ class SentenceTokenizer:
         fits = self.fits if template is not None and row_length is None else None
         if fits is not None and any(len(row) > fits for row in ids):
             start, end = map(len, self._split(template or SLOT))
-            ids = cut_rows(ids, start + fits + end, end)
+            ids = truncate_rows(ids, start + fits + end, end)
         return [row or [self._empty_id] for row in ids]
 
     def _encode(self, texts: list[str] | str, **options: Any) -> BatchEncoding:
@@ -224,9 +224,9 @@ class SentenceTokenizer:
         return encoded
 
     def row_length(self, template: str | None, max_length: int | None) -> int | None:
-        """Return the number of tokens after which a row is cut; None if its sentence is cut, or nothing.
+        """Return the number of tokens after which a row is truncated; None if its sentence is, or nothing.
 
-        A row that ends with the sentence is cut as a whole, as after a prompt elsewhere.
+        A row that ends with the sentence is truncated as a whole, as after a prompt elsewhere.
 
         Args:
             template: Template of the row.
@@ -245,8 +245,8 @@ class SentenceTokenizer:
         known = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
         return int(next(token for token in known if token is not None))
 
-    def count_cut(self, sentences: Sequence[str], max_length: int | None) -> int:
-        """Count the sentences with more than ``max_length`` tokens, which would be cut.
+    def count_truncated(self, sentences: Sequence[str], max_length: int | None) -> int:
+        """Count the sentences with more than ``max_length`` tokens, which would be truncated.
 
         Args:
             sentences: Texts.
@@ -312,35 +312,36 @@ class SentenceTokenizer:
         chunk_tokens: int,
         denoise: bool,
     ) -> TokenizedBatch:
-        """Cut the rows of views, each with its template, into chunks."""
+        """Divide the rows of views, each with its template, among chunks."""
         rows = [row for view in ids for row in view]
         pairs = zip(templates, ids, strict=True)
         at = [position for template, view in pairs for position in self._mask_at(template, view)]
         mask_at = at if len(at) == len(rows) else None
         batch = chunk(rows, chunk_tokens, self.tokenizer.pad_token_id, mask_at)
-        return self._with_baselines(batch, ids, [one or SLOT for one in templates]) if denoise else batch
+        return self._with_baselines(batch, ids, templates) if denoise else batch
 
     def _mask_at(self, template: str | None, rows: Sequence[Sequence[int]]) -> list[int]:
         """Return the position of the template's last mask token in each row; nothing if it has none.
 
-        It follows from the tokens before and after the sentence, which may have mask tokens of its own.
+        It follows from the tokens before and after the sentence, which may have mask tokens too.
         """
         tokenizer = self.tokenizer
         if template is None or tokenizer.mask_token is None or tokenizer.mask_token not in template:
             return []
         mask: Any = tokenizer.mask_token_id
-        prefix, suffix = (part[::-1] for part in self._split(template))
+        prefix, suffix = (tokens[::-1] for tokens in self._split(template))
         if mask in suffix:
             return [len(row) - 1 - suffix.index(mask) for row in rows]
         return [len(prefix) - 1 - prefix.index(mask)] * len(rows) if mask in prefix else []
 
     def _with_baselines(
-        self, batch: TokenizedBatch, ids: list[list[list[int]]], templates: Sequence[str]
+        self, batch: TokenizedBatch, ids: list[list[list[int]]], templates: Sequence[str | None]
     ) -> TokenizedBatch:
         """Append one bare template for each pair of template and sentence length that occurs."""
         bare: dict[tuple[str, int], int] = {}
         baseline, texts, positions, mask_at = [], [], [], []
-        for view, template in zip(ids, templates, strict=True):
+        for view, view_template in zip(ids, templates, strict=True):
+            template = view_template or SLOT
             prefix, suffix = self._split(template)
             for row in view:
                 length = len(row) - len(prefix) - len(suffix)
@@ -398,11 +399,11 @@ def chunk(
     pad_id: int,
     mask_at: Sequence[int] | None = None,
 ) -> TokenizedBatch:
-    """Cut rows into chunks, longest rows first, and pad each chunk to its longest row.
+    """Divide rows into chunks, longest rows first, and pad each chunk to its longest row.
 
     Args:
         ids: Token ids of each row.
-        chunk_tokens: Maximum number of tokens of a chunk, padding included; a longer row is its own chunk.
+        chunk_tokens: Maximum number of tokens of a chunk, padding included; a longer row is one chunk.
         pad_id: Id of the pad token.
         mask_at: Position of each row's mask token that is pooled, with padding on the right; None without.
     """
@@ -437,16 +438,16 @@ def spans(lengths: np.ndarray, chunk_tokens: int) -> list[slice]:
     for start in reversed(range(len(lengths))):
         width = int(lengths[start])
         most = min(max(1, chunk_tokens // width), len(lengths) - start)
-        # Of several the largest chunk.
+        # Of equal costs that of the largest chunk.
         costs = width * np.arange(most, 0, -1) + cost[start + 1 : start + most + 1][::-1]
         index = int(costs.argmin())
         ends[start] = start + most - index
         cost[start] = costs[index] + chunk_tokens // CHUNK_COST
-    found, start = [], 0
+    chunks, start = [], 0
     while start < len(lengths):
-        found.append(slice(start, ends[start]))
+        chunks.append(slice(start, ends[start]))
         start = ends[start]
-    return found
+    return chunks
 
 
 def pad(

@@ -1,4 +1,4 @@
-"""Auxiliary models: parts beside the encoder that supply a loss with more than views and labels."""
+"""Auxiliary models, beside the encoder, that supply a loss with more than views and labels."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Step:
     position: tuple[int, int, int] = (0, 0, 0)
     official_gather: bool = False
 
-    def gather(self, own: Tensor) -> Tensor:
+    def gather(self, rows: Tensor) -> Tensor:
         """Gather tensors of the shard, (K, b, D), into those of the whole batch, (K, B, D)."""
-        return gather_examples(own, self.batch.size, self.batch.shard, self.official_gather)
+        return gather_examples(rows, self.batch.size, self.batch.shard, self.official_gather)
 
-    def total(self, own: Tensor) -> Tensor:
+    def total(self, rows: Tensor) -> Tensor:
         """Add up summands of the shard, (K, b, D), over the whole batch, (D,), with the exact gradient."""
-        return gather_examples(own, self.batch.size, self.batch.shard).sum(dim=(0, 1))
+        return gather_examples(rows, self.batch.size, self.batch.shard).sum(dim=(0, 1))
 
 
 class AuxiliaryModel(nn.Module, ABC):

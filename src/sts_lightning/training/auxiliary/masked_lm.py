@@ -44,8 +44,8 @@ class MaskedLanguageModel(AuxiliaryModel):
     By default g starts from the encoder's last layers, and the output layer is the frozen table of word
     embeddings with a new transform and bias. ``official`` is the authors' code: g starts from `random weights
     <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/InfoCSE/infocse/models_cls_mlm.py#L343-L346>`_,
-    unless Condenser is a local folder, which has a head of its own, and the output layer has a `table of its
-    own
+    unless Condenser is a local folder, which has another head, and the output layer has a `separate
+    table
     <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/InfoCSE/train_cls_mlm.py#L417>`_,
     which trains. That the code also starts the transform from the pre-trained one has no setting.
 
@@ -133,23 +133,23 @@ class MaskedLanguageModel(AuxiliaryModel):
             chunk_loss = partial(recomputed, self._chunk_loss) if step.recompute else self._chunk_loss
             sums.append(chunk_loss(pooled, ids, masked, positions(chosen), attended))
             counts.append(chosen.sum(dim=1))
-        found = rows.arrange(torch.stack([torch.cat(sums), torch.cat(counts).float()], dim=-1))
-        total = step.total(found.unflatten(0, (step.batch.num_views, -1)))
+        sums_and_counts = rows.arrange(torch.stack([torch.cat(sums), torch.cat(counts).float()], dim=-1))
+        total = step.total(sums_and_counts.unflatten(0, (step.batch.num_views, -1)))
         return total[0] / total[1].clamp(min=1.0)
 
     def _chunk_loss(
-        self, vectors: Tensor, ids: Tensor, masked: Tensor, where: Tensor, attended: Tensor
+        self, vectors: Tensor, ids: Tensor, masked: Tensor, positions: Tensor, attended: Tensor
     ) -> Tensor:
-        """Sum -log p of the chosen words of each row of a padded chunk, at the positions ``where``: (n,)."""
+        """Sum -log p of the chosen words of each row of a padded chunk, (n,)."""
         with torch.no_grad():
             states = self.lower(input_ids=masked, attention_mask=attended).last_hidden_state
         states = torch.cat([vectors[:, None], states[:, 1:].to(vectors.dtype)], dim=1)
         hidden = (1.0 - attended[:, None, None].to(states.dtype)) * torch.finfo(states.dtype).min
-        states = self.upper(states, attention_mask=hidden).last_hidden_state.flatten(0, 1)[where]
+        states = self.upper(states, attention_mask=hidden).last_hidden_state.flatten(0, 1)[positions]
         table = self.lower.get_input_embeddings().weight if self.table is None else self.table
         scores = F.linear(self.transform(states), table, self.bias)
-        losses = F.cross_entropy(scores.float(), ids.flatten()[where], reduction="none")
-        rows: Tensor = losses.new_zeros(len(ids)).index_add(0, where // ids.shape[1], losses)
+        losses = F.cross_entropy(scores.float(), ids.flatten()[positions], reduction="none")
+        rows: Tensor = losses.new_zeros(len(ids)).index_add(0, positions // ids.shape[1], losses)
         return rows
 
 
@@ -177,9 +177,9 @@ def mask_words(
     allowed = ~torch.isin(ids, torch.as_tensor(special, device=ids.device))
     first, second, third = random_integers(mix(keys ^ MASKS), (3, ids.shape[1])).unbind(dim=1)
     chosen = allowed & (first / 2**INTEGER_BITS < rate)
-    kind = second / 2**INTEGER_BITS
-    masked = torch.where(chosen & (kind < 0.8), mask_id, ids)
-    return torch.where(chosen & (kind >= 0.9), third * words >> INTEGER_BITS, masked), chosen
+    change = second / 2**INTEGER_BITS
+    masked = torch.where(chosen & (change < 0.8), mask_id, ids)
+    return torch.where(chosen & (change >= 0.9), third * words >> INTEGER_BITS, masked), chosen
 
 
 def random_integers(keys: Tensor, shape: Sequence[int]) -> Tensor:
@@ -200,7 +200,7 @@ def random_integers(keys: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def mix(x: Tensor) -> Tensor:
-    """Scramble 64-bit integers, each of which keeps a value of its own (SplitMix64's finaliser)."""
+    """Scramble 64-bit integers, each to a different value (SplitMix64's finaliser)."""
     x = x + WEYL
     for bits, factor in ROUNDS:
         x = (x ^ _shifted(x, bits)) * factor
@@ -223,7 +223,7 @@ def row_keys(seed: int, epoch: int, batch: int, num_views: int, examples: range)
         examples: Positions of the examples in the batch of all processes, b of them.
     """
     keys = mix(torch.tensor(seed))
-    for part in (epoch, batch):
-        keys = mix(keys + part)
+    for number in (epoch, batch):
+        keys = mix(keys + number)
     views = torch.arange(num_views)[:, None]
     return (mix(mix(keys + torch.arange(examples.start, examples.stop)) + views)).flatten()

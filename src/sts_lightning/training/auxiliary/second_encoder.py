@@ -13,9 +13,9 @@ from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
 class SecondEncoder(AuxiliaryModel):
     """Independent encoder with the same weights at the start (CT, Carlsson et al. 2021).
 
-    It embeds the sentences of the first view with dropout of its own, trains with the same optimiser, and is
+    It embeds the sentences of the first view with other dropout, trains with the same optimiser, and is
     in the checkpoints of the run, so that a run resumes with both. The run's encoder is the first one: dev
-    scores and the report are its own. `The authors' code
+    scores and the report are of that one. `The authors' code
     <https://github.com/FreddeFrallan/Contrastive-Tension/blob/5ee9b2d06c0957c77ebc9d204262dd5793fdff87/ContrastiveTension/Training.py#L85-L97>`_
     evaluates both and keeps the better one.
 

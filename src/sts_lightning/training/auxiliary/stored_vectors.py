@@ -42,14 +42,9 @@ class StoredVectors:
             self.vectors = np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False)
         except Exception as error:  # numpy and zipfile have errors of many kinds
             raise DataError(f"cannot be read: {error}", folder / VECTORS) from error
-        if not isinstance(self.vectors, np.ndarray):  # an archive of arrays, whatever its name
-            raise DataError("is an archive; save a single array with numpy.save.", folder / VECTORS)
-        shape = self.vectors.shape
-        if len(shape) != 2 or self.vectors.dtype.kind != "f":
-            raise DataError(
-                f"must be a matrix of floating-point numbers, got shape {shape} in {self.vectors.dtype}.",
-                folder / VECTORS,
-            )
+        matrix = isinstance(self.vectors, np.ndarray) and self.vectors.ndim == 2  # not an archive of arrays
+        if not matrix or self.vectors.dtype.kind != "f":
+            raise DataError("must be a matrix of floating-point numbers.", folder / VECTORS)
         if len(lines) != len(self.vectors):
             lined, rows = counted(len(lines), "line"), counted(len(self.vectors), "row")
             raise DataError(f"has {lined}, but {VECTORS} has {rows}.", self.path)
@@ -72,11 +67,11 @@ class StoredVectors:
             raise DataError(
                 f"lacks a sentence of the training data: {error.args[0]!r}.", self.path
             ) from error
-        found: np.ndarray = np.asarray(self.vectors[rows], dtype=np.float32)
-        wrong = np.flatnonzero(~np.isfinite(found).all(axis=1))
+        vectors: np.ndarray = np.asarray(self.vectors[rows], dtype=np.float32)
+        wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
         if len(wrong):
             raise DataError(
                 f"the vector of line {rows[wrong[0]] + 1} has values that are NaN or infinite.",
                 self.path.with_name(VECTORS),
             )
-        return found
+        return vectors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sts_lightning.core.choices import Precision
-from sts_lightning.core.text import check_range
+from sts_lightning.core.text import check_choice, check_range
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.vector_cache import CachedVectors, fingerprint
 from sts_lightning.losses.base import cosine_matrix
@@ -52,9 +52,9 @@ class Teacher(AuxiliaryModel):
             the folder of a model, or a folder of stored vectors.
         weights: w, one for each teacher, not negative and not all 0; equal by default. They are scaled to sum
             to 1.
-        pooling: Pooling of models that are no runs; None for their own.
-        max_length: Maximum number of tokens of a sentence for these models; None for their own.
-        precision: Precision of the teachers' weights; None for their own.
+        pooling: Pooling of models that are no runs; None for that of their pipelines.
+        max_length: Maximum number of tokens of a sentence for these models; None for that of their pipelines.
+        precision: Precision of the teachers' weights; None for that of their settings.
         cache_dir: Folder that keeps the teachers' vectors; None for none.
 
     Raises:
@@ -85,21 +85,19 @@ class Teacher(AuxiliaryModel):
             )
         self.sources = tuple(sources)
         self.weights = tuple(weight / sum(weights) for weight in weights)
-        for name, value, choices in (
-            ("pooling", pooling, get_args(Pooling)),
-            ("precision", precision, get_args(Precision)),
-        ):
-            if value is not None and value not in choices:
-                raise ValueError(f"{name} must be null or one of {', '.join(choices)}, got {value!r}.")
+        if pooling is not None:
+            check_choice("pooling", pooling, Pooling)
+        if precision is not None:
+            check_choice("precision", precision, Precision)
         if max_length is not None:
             check_range("max_length", max_length, 3, 2**20)
-        if cache_dir is not None and Path(cache_dir).exists() and not Path(cache_dir).is_dir():
+        if cache_dir is not None and Path(cache_dir).is_file():
             raise ValueError(f"cache_dir {cache_dir} is not a folder.")
         self.pooling: Pooling | None = pooling
         self.max_length = max_length
         self.precision: Precision | None = precision
         self.cache_dir = None if cache_dir is None else Path(cache_dir)
-        self.encoders: list[Encodes] = []  # outside the module's own parts: no part of checkpoints
+        self.encoders: list[Encodes] = []  # outside the module's sub-modules: not in checkpoints
         self._cached: dict[int, CachedVectors] = {}
 
     def connect(self, encoder: SentenceEncoder) -> None:
@@ -119,10 +117,10 @@ class Teacher(AuxiliaryModel):
     def _load(self, source: str) -> Encodes:
         if has_vectors(Path(source)):
             return StoredVectors(Path(source))
-        given: dict[str, Any] = {"pooling": self.pooling, "max_length": self.max_length}
-        given = {name: value for name, value in given.items() if value is not None}
-        if given and not is_run(source):
-            encoder = from_pipeline(source, trust_remote_code=self.trust.remote_code, **given).eval()
+        changed = self.pooling is not None or self.max_length is not None
+        if changed and not is_run(source):
+            code = self.trust.remote_code
+            encoder = from_pipeline(source, self.pooling, self.max_length, trust_remote_code=code).eval()
             encoder.tokenizer.set_evaluation_length(self.max_length)
         else:
             encoder = load(source, self.trust.names, self.trust.remote_code)
@@ -134,29 +132,29 @@ class Teacher(AuxiliaryModel):
     def forward(self, step: Step) -> Tensor:
         """Compute the teachers' similarities of the whole batch, (B, B) in float32."""
         with torch.autocast(step.pooled.device.type, enabled=False):
-            parts = [
+            cosines = [
                 weight * cosine_matrix(*self.vectors(number, step, 2))
                 for number, weight in enumerate(self.weights)
             ]
-            return torch.stack(parts).sum(dim=0)
+            return torch.stack(cosines).sum(dim=0)
 
     def vectors(self, number: int, step: Step, views: int) -> Tensor:
         """Compute vectors of the first views of the whole batch, (views, B, D) in float32.
 
         Args:
-            number: Place of the teacher among them.
+            number: Index of the teacher.
             step: The step.
-            views: How many views.
+            views: Number of views.
         """
         device = step.pooled.device
         reader = self._reader(number, device)
         first, *others = step.batch.texts[:views]
         with torch.autocast(device.type, enabled=False):  # it would hold in this thread alone
-            own = [np.asarray(reader.encode(first))]
-            own += [
-                own[0] if list(texts) == list(first) else np.asarray(reader.encode(texts)) for texts in others
-            ]
-        return step.gather(torch.from_numpy(np.stack(own)).to(device, torch.float32))
+            vectors = [np.asarray(reader.encode(first))]
+            for texts in others:
+                same = list(texts) == list(first)
+                vectors.append(vectors[0] if same else np.asarray(reader.encode(texts)))
+        return step.gather(torch.from_numpy(np.stack(vectors)).to(device, torch.float32))
 
     def _reader(self, number: int, device: torch.device) -> Encoder:
         """Return what gives the vectors of a teacher: itself on this device, or its folder of vectors."""
@@ -195,8 +193,8 @@ class TeacherVectors(Teacher):
     @torch.no_grad()
     def forward(self, step: Step) -> Tensor:
         """Compute the joined vectors of the whole batch, (V, B, dimension) in float32."""
-        parts = [
+        vectors = [
             weight**0.5 * F.normalize(self.vectors(number, step, step.batch.num_views), dim=-1)
             for number, weight in enumerate(self.weights)
         ]
-        return torch.cat(parts, dim=-1)
+        return torch.cat(vectors, dim=-1)

@@ -47,11 +47,6 @@ class BestCheckpoint(ModelCheckpoint):
             metrics = self._monitor_candidates(trainer)
             self._save_monitor_checkpoint(trainer, {**metrics, str(self.monitor): self._before})
 
-    @property
-    def state_key(self) -> str:
-        """Name of the state in checkpoints, that of Lightning's own callback."""
-        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
-
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the best score, with the files of that name in the present folder."""
         paths = ("best_model_path", "kth_best_model_path", "last_model_path")

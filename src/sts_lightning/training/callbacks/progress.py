@@ -5,17 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback
-from torch import distributed, nn
-from transformers import PreTrainedConfig
+from torch import Tensor, distributed
 
 from sts_lightning.core.distributed import Shard
-from sts_lightning.core.errors import CheckpointError
 from sts_lightning.data.collate import Batch
 from sts_lightning.evaluation.dev_scores import MONITOR
 from sts_lightning.models.text.tokenizer import TokenizedBatch
@@ -84,7 +81,7 @@ class RandomState(Callback):
     """
 
     def __init__(self) -> None:
-        self._restore: list[dict[str, Any]] | None = None
+        self._restore: list[dict[str, Tensor]] | None = None
         self._device = torch.device("cpu")
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
@@ -93,15 +90,11 @@ class RandomState(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of the CPU's generator and of that of its GPU, of each process."""
-        own: dict[str, Any] = {"cpu": torch.get_rng_state()}
-        if self._device.type == "cuda":
-            own["cuda"] = torch.cuda.get_rng_state(self._device)
-        elif self._device.type == "mps":
-            own["mps"] = torch.mps.get_rng_state()
+        state = random_states(self._device)
         world_size = Shard.current().world_size
-        states = [own] * world_size
+        states = [state] * world_size
         if world_size > 1:
-            distributed.all_gather_object(states, own)
+            distributed.all_gather_object(states, state)
         return {"processes": states}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -116,46 +109,36 @@ class RandomState(Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Restore the states before the first step of a resumed run.
-
-        Raises:
-            CheckpointError: The run had another number of processes, and has dropout, whose numbers each
-                process draws for its own examples.
-        """
-        processes = Shard.current().world_size
-        if self._restore is not None and len(self._restore) != processes:
-            if has_dropout(pl_module):
-                raise CheckpointError(
-                    f"the checkpoint is of a run with {len(self._restore)} processes, not {processes}, and "
-                    "the model has dropout, which would differ.",
-                    key="trainer.devices",
-                    hint="Resume it with as many as before; without dropout a run resumes with any number.",
-                )
-            self._restore = None  # nothing is drawn
-        if self._restore is not None:
-            own = self._restore[trainer.global_rank]
-            torch.set_rng_state(own["cpu"].cpu())
-            if "cuda" in own and self._device.type == "cuda":  # the run may resume on other hardware
-                torch.cuda.set_rng_state(own["cuda"].cpu(), self._device)
-            if "mps" in own and self._device.type == "mps":
-                torch.mps.set_rng_state(own["mps"].cpu())
-            self._restore = None
+        """Restore the states before the first step of a resumed run."""
+        states, self._restore = self._restore, None
+        if states is None:
+            return
+        if len(states) != Shard.current().world_size:
+            # Each process draws the dropout of its examples: no state fits another division of the batch.
+            log.warning(
+                "resuming a run of %d processes: from here on dropout draws other numbers.", len(states)
+            )
+            return
+        restore_random_states(states[trainer.global_rank], self._device)
 
 
-def has_dropout(module: nn.Module) -> bool:
-    """Return whether a model draws random numbers in training, by its layers and its backbones' settings."""
-    for part in module.modules():
-        if not part.training:
-            continue
-        if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0:
-            return True
-        config = getattr(part, "config", None)  # attention drops by a function, not a layer
-        if isinstance(config, PreTrainedConfig) and any(
-            "drop" in name and isinstance(value, int | float) and value > 0
-            for name, value in config.to_dict().items()
-        ):
-            return True
-    return False
+def random_states(device: torch.device) -> dict[str, Tensor]:
+    """Return the states of the random generators of the CPU and of a GPU."""
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    elif device.type == "mps":
+        states["mps"] = torch.mps.get_rng_state()
+    return states
+
+
+def restore_random_states(states: dict[str, Tensor], device: torch.device) -> None:
+    """Set the random generators to what `random_states` returned, perhaps on other hardware."""
+    torch.set_rng_state(states["cpu"].cpu())
+    if "cuda" in states and device.type == "cuda":
+        torch.cuda.set_rng_state(states["cuda"].cpu(), device)
+    if "mps" in states and device.type == "mps":
+        torch.mps.set_rng_state(states["mps"].cpu())
 
 
 class DevReport(Callback):
@@ -178,20 +161,17 @@ class RunClock(Callback):
 
     def __init__(self) -> None:
         self._started = time.monotonic()
-        self._before: float | None = 0.0
+        self._before = 0.0
 
     @property
-    def seconds(self) -> float | None:
-        """Duration so far in seconds; None if the checkpoint that the run resumed from does not tell."""
-        return None if self._before is None else self._before + time.monotonic() - self._started
+    def seconds(self) -> float:
+        """Duration so far in seconds."""
+        return self._before + time.monotonic() - self._started
 
     def state_dict(self) -> dict[str, Any]:
         """Return the duration up to a checkpoint."""
         return {"seconds": self.seconds}
 
-    def on_load_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Mapping[str, Any]
-    ) -> None:
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Add the duration up to the checkpoint that the run resumes from."""
-        seconds = checkpoint["callbacks"].get(self.state_key, {}).get("seconds")
-        self._before = float(seconds) if isinstance(seconds, int | float) else None
+        self._before = state_dict["seconds"]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import lightning.pytorch as pl
@@ -31,6 +30,7 @@ from sts_lightning.evaluation.statistics import correlate, pair_cosines
 from sts_lightning.models.compute.inference import evaluation_mode, usual_chunk_tokens
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.training.callbacks.progress import random_states, restore_random_states
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +50,8 @@ class RankMonitor(Callback):
     and without it. When the energy rank has passed its peak, `RankReduction` enters phase 2. Alignment is
     that of the dev pairs with a score of at least 4, and is left out on another scale than [0, 5].
 
-    With ``views="dropout"`` it also measures two dropout views of each sentence, with random numbers of
-    its own. ``rank/dropout_alignment`` and ``rank/dropout_uniformity`` are those of the rank-reduction paper
+    With ``views="dropout"`` it also measures two dropout views of each sentence, with other random
+    numbers. ``rank/dropout_alignment`` and ``rank/dropout_uniformity`` are those of the rank-reduction paper
     (Eq. 4 and 5: the sum is over the second views of the other sentences), ``rank/dropout_sphere_alignment``
     and ``rank/dropout_sphere_uniformity`` those of Wang & Isola, the latter of the first views.
 
@@ -122,17 +122,7 @@ class RankMonitor(Callback):
             "rank/spearman": correlate(pair_cosines(first, second), gold)["spearman"],
         }
         positive = gold >= POSITIVE
-        known = gold.min() >= SCORE_RANGE[0] and gold.max() <= SCORE_RANGE[1] and positive.any()
-        if not known and trainer.global_step == 0:
-            log.warning(
-                "WARNING: rank/alignment is left out: it is that of dev pairs with a score of at least %g "
-                "of %g, and the scores lie between %g and %g.",
-                POSITIVE,
-                SCORE_RANGE[1],
-                gold.min(),
-                gold.max(),
-            )
-        if known:
+        if gold.min() >= SCORE_RANGE[0] and gold.max() <= SCORE_RANGE[1] and positive.any():
             metrics["rank/alignment"] = contrastive_alignment(first[positive], second[positive])
         if self.views == "dropout":
             metrics |= _view_metrics(*dropout_views(pl_module.encoder, list(embedded.index)))  # type: ignore[arg-type]
@@ -193,21 +183,12 @@ def dropout_views(encoder: SentenceEncoder, sentences: Sequence[str]) -> tuple[n
     """
     rows = encoder.prepare(usual_chunk_tokens(encoder.device.type), training=False)([sentences], [None])
     rows = move_data_to_device(rows, encoder.device)
-    with evaluation_mode(encoder), _forked(encoder.device):
-        torch.manual_seed(SEED)
-        encoder.backbone.train()  # a projection of training alone stays away
-        first, second = (encoder(rows).float().cpu().numpy() for _ in range(2))
-    return first, second
-
-
-@contextmanager
-def _forked(device: torch.device) -> Iterator[None]:
-    """Restore the random generators of the CPU and of the device at the end."""
-    own = torch.mps.get_rng_state() if device.type == "mps" else None
+    states = random_states(encoder.device)
     try:
-        # Every visible GPU, since a seed sets the generators of all of them.
-        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-            yield
+        with evaluation_mode(encoder):
+            torch.manual_seed(SEED)
+            encoder.backbone.train()  # a projection of training alone stays away
+            first, second = (encoder(rows).float().cpu().numpy() for _ in range(2))
     finally:
-        if own is not None:
-            torch.mps.set_rng_state(own)
+        restore_random_states(states, encoder.device)
+    return first, second

@@ -44,8 +44,8 @@ PATIENCE = 10
 class RunRecorder(Checkpoint):
     """Saves the checkpoint to resume from and the history up to it: periodically, and on a stop signal.
 
-    On Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 or SIGUSR2 (see `interrupts.STOPPING`) the current
-    step is finished, the state saved, and the user told how to resume; the same signal again stops at once.
+    On Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 or SIGUSR2 (see `core.signals`) the current step is finished, the
+    state is saved, and the user reads how to resume; the same signal again stops at once.
 
     Args:
         path: The checkpoint file.
@@ -87,8 +87,8 @@ class RunRecorder(Checkpoint):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Listen to signals.
 
-        Not earlier: Lightning wraps the SIGTERM handlers that are installed before this hook in one of its
-        own, which ends the run without a message.
+        Not earlier: Lightning wraps the SIGTERM handlers that are installed before this hook in another
+        one, which ends the run without a message.
         """
         self.stop.listen()
 
