@@ -16,9 +16,9 @@ from jinja2 import Environment, StrictUndefined
 
 from sts_lightning.config.check import flat
 from sts_lightning.core.choices import ExportFormat
+from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.errors import UserError
 from sts_lightning.core.text import code
-from sts_lightning.data.counts import TrainingCount
 from sts_lightning.data.overlap import filter_of
 from sts_lightning.evaluation.statistics import Interval, score_intervals
 from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles

@@ -12,8 +12,8 @@ import numpy as np
 
 from sts_lightning.analysis.phases import phases_of
 from sts_lightning.config.build import takes
+from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.errors import CheckpointError
-from sts_lightning.data.counts import TrainingCount
 from sts_lightning.evaluation.ceiling import ceiling
 from sts_lightning.evaluation.leaks import leak_free_average, published_leaks
 from sts_lightning.evaluation.statistics import Interval, Predictions, paired_difference, score_intervals

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.json_files import as_type
-from sts_lightning.data.counts import TrainingCount
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.nli import nli_pairs, nli_triplets
 from sts_lightning.data.sentences import sentences

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.data.counts import TrainingCount
+from sts_lightning.core.counts import TrainingCount
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.plan import Cell, Table, TableRun
 from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.errors import CheckpointError
-from sts_lightning.data.counts import TrainingCount
 from sts_lightning.export.card import Base, CardFacts, card_facts, model_card
 from sts_lightning.runs.folder import RunFolder
 from tests.support.card_runs import COUNT, SETTINGS, write_run
