@@ -12,10 +12,11 @@ from pathlib import Path
 from hydra import compose
 from hydra.core.utils import filter_overrides
 from hydra.errors import HydraException
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.compose import Compose, compose_stages, explain, job_config, share_stages
+from sts_lightning.config.identity import VOLATILE
 from sts_lightning.config.options import options
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.sweep.gpu_pool import demand_of, largest
@@ -71,6 +72,7 @@ class Grid:
             composed = self.compose_job(list(overrides), number)
             folder = job_folder(composed)
             if folder in self.jobs:
+                _check_equal(self.jobs[folder].composed, composed)
                 return self.jobs[folder].job
             job = Job(number, typed, folder, added=options().of_jobs())
             job.trust = job_trust(composed, overrides, self._whole)
@@ -123,6 +125,18 @@ class Grid:
         """Return the jobs that are to be started: all but shared stages that have finished."""
         jobs = [composed.job for composed in self.composed_jobs()]
         return [job for job in jobs if job.stage is None or not job.run_folder.finished]
+
+
+def _check_equal(first: DictConfig, second: DictConfig) -> None:
+    """Reject jobs of one folder that differ in a setting outside its identity: the second would not run."""
+    for key in VOLATILE:
+        values = [OmegaConf.select(cfg, key) for cfg in (first, second)]
+        if key != "hydra" and values[0] != values[1]:
+            raise ConfigError(
+                f"{key} has two values in the sweep, {values[0]} and {values[1]}, but both would be one run; "
+                "give it one value.",
+                key=key,
+            )
 
 
 def _without_hydra(composed: DictConfig) -> DictConfig:

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.options import Options, using
 from sts_lightning.config.trust import Trust
-from sts_lightning.core.errors import FailedJobsError
+from sts_lightning.core.errors import ConfigError, FailedJobsError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.sweep import cluster
@@ -235,3 +235,11 @@ def test_a_job_of_a_failed_stage_is_cancelled(tmp_path: Path, monkeypatch: pytes
         watch(planned, handles)
     assert cancelled == [planned[1].folder]
     assert planned[1].state == "not run"
+
+
+def test_settings_outside_the_identity_have_one_value(grid: Grid, tmp_path: Path) -> None:
+    grid.add(0, ["seed=1", f"data_root={tmp_path}"])
+    grid.add(1, ["seed=1", f"data_root={tmp_path}"])
+    with pytest.raises(ConfigError, match="data_root has two values in the sweep") as caught:
+        grid.add(2, ["seed=1", "data_root=elsewhere"])
+    assert caught.value.key == "data_root"
