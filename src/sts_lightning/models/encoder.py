@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
@@ -16,7 +17,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from sts_lightning.core.choices import Denoise, Frozen, Precision, Quantization, TextEdit
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.text import check_choice
-from sts_lightning.models.compute.cpu_attention import half_attention, recomputed_attention
 from sts_lightning.models.compute.gradient_cache import recomputed
 from sts_lightning.models.compute.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
 from sts_lightning.models.loading.backbone import (
@@ -252,6 +252,8 @@ class SentenceEncoder(nn.Module):
                 key="trainer.gradient_checkpointing",
                 hint="Set trainer.micro_batch_size=auto, which takes less memory too.",
             )
+        from sts_lightning.models.compute.cpu_attention import recomputed_attention  # few runs recompute
+
         try:
             self.backbone.activation_checkpointing_enable(
                 {"use_reentrant": False, "context_fn": partial(recomputed_attention, self.backbone)}
@@ -384,13 +386,22 @@ class SentenceEncoder(nn.Module):
             inputs["position_ids"] = chunk["position_ids"]
         if prefix is not None:
             inputs["past_key_values"] = prefix.cache(len(chunk["input_ids"]))
-        with half_attention(self.backbone):
+        with self._attention():
             output = self.backbone(**inputs, output_hidden_states=self._reads_inner_layers)
         if self.layer != -1:
             hidden = (output.hidden_states[self.layer],)
         else:
             hidden = output.hidden_states if self._reads_inner_layers else (output.last_hidden_state,)
         return pool(self.pooling, hidden, chunk["attention_mask"], chunk.get("mask_at"))
+
+    def _attention(self) -> AbstractContextManager[Any]:
+        """Return the context of a forward pass: half precision on a CPU has an attention of ours."""
+        half = self.backbone.dtype != torch.float32 or torch.is_autocast_enabled("cpu")
+        if not half or self.backbone.device.type != "cpu":
+            return nullcontext()
+        from sts_lightning.models.compute.cpu_attention import half_attention
+
+        return half_attention(self.backbone)
 
     @torch.no_grad()
     def _probe(self) -> bool:
