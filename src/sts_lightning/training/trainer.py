@@ -26,9 +26,9 @@ from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.signals import PARENT
 from sts_lightning.evaluation.dev_scores import MONITOR
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.callbacks.checkpoints import AtomicCheckpointIO, BestCheckpoint, KeptWeights
+from sts_lightning.training.callbacks.best_checkpoint import AtomicCheckpointIO, BestCheckpoint, KeptWeights
 from sts_lightning.training.callbacks.progress import DevReport, RandomState, Throughput
-from sts_lightning.training.callbacks.recorder import RunRecorder
+from sts_lightning.training.callbacks.resume_checkpoint import RunRecorder
 
 DEFAULT_EPOCHS = 2
 """Length of a run for which neither ``trainer.max_epochs`` nor ``trainer.max_steps`` is set."""

@@ -167,7 +167,7 @@ def _stopping_others(trainer: pl.Trainer) -> Iterator[None]:
     """Stop the other processes of a run if this one fails."""
     from lightning.pytorch.utilities.exceptions import SIGTERMException
 
-    from sts_lightning.training.callbacks.recorder import stop_others
+    from sts_lightning.training.callbacks.resume_checkpoint import stop_others
 
     try:
         yield

@@ -14,7 +14,7 @@ import pytest
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.evaluation import score
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.callbacks.recorder import RunRecorder
+from sts_lightning.training.callbacks.resume_checkpoint import RunRecorder
 from sts_lightning.workflows import report
 from sts_lightning.workflows.command import train_in
 from tests.conftest import ROOT

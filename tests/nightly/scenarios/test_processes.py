@@ -56,7 +56,7 @@ import time
 
 from sts_lightning.cli.entries.train import start
 from sts_lightning.training.callbacks.history import HistoryLogger
-from sts_lightning.training.callbacks.recorder import RunRecorder
+from sts_lightning.training.callbacks.resume_checkpoint import RunRecorder
 
 agree = RunRecorder._agree
 
@@ -92,7 +92,7 @@ import os
 import signal
 
 from sts_lightning.cli.entries.train import start
-from sts_lightning.training.callbacks.recorder import RunRecorder
+from sts_lightning.training.callbacks.resume_checkpoint import RunRecorder
 
 agree = RunRecorder._agree
 

@@ -17,7 +17,7 @@ from sts_lightning.cli.hydra_app import storage_error
 from sts_lightning.core.errors import InterruptedRunError, TrainingError
 from sts_lightning.core.signals import Stopped
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.callbacks import recorder
+from sts_lightning.training.callbacks import resume_checkpoint as recorder
 from sts_lightning.workflows import build, checks, command, fit, report
 from tests.conftest import SHORT_RUN
 

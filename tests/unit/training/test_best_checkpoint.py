@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from sts_lightning.training.callbacks.checkpoints import BestCheckpoint
+from sts_lightning.training.callbacks.best_checkpoint import BestCheckpoint
 
 ALONE: Any = SimpleNamespace(strategy=SimpleNamespace(reduce_boolean_decision=lambda decision: decision))
 """A trainer of one process."""

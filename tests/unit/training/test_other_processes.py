@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lightning.pytorch import Trainer
 
-from sts_lightning.training.callbacks.recorder import stop_others
+from sts_lightning.training.callbacks.resume_checkpoint import stop_others
 
 
 def test_a_single_process_has_no_others() -> None:
