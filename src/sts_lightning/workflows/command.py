@@ -30,7 +30,7 @@ from sts_lightning.config.compose import compose_stages, share_stages
 from sts_lightning.config.identity import DIVISION, move_data
 from sts_lightning.config.options import options
 from sts_lightning.config.trust import NOTHING, Trust, check_links, wanted
-from sts_lightning.core import signals as interrupts
+from sts_lightning.core import signals
 from sts_lightning.core.conf_folders import command_line
 from sts_lightning.core.errors import (
     ConfigError,
@@ -135,11 +135,11 @@ def train_in(
     """
     folder, named = RunFolder(run), RunFolder(whole or run)
     command = _resume_command(named, cfg, trust)
-    with interrupts.listening(), _held(folder) as first:
+    with signals.listening(), _held(folder) as first:
         if not first:  # Lightning starts the other processes once the first one is ready
             logging.getLogger("sts_lightning").setLevel(logging.WARNING)
         try:
-            with interrupts.unmasked():
+            with signals.unmasked():
                 cfg = check_config(cfg)  # tells a wrong value before these lines import torch
                 from sts_lightning.core.console import log_to, quiet_lightning
                 from sts_lightning.training.callbacks.progress import RunClock
@@ -155,11 +155,11 @@ def train_in(
                     untuned, peak = fit(experiment)
                     return report(experiment, untuned, peak, clock)
         except (KeyboardInterrupt, SystemExit) as error:  # Lightning turns the first into the second
-            number = interrupts.stopping_signal(error)
+            number = signals.stopping_signal(error)
             if number is None:
                 raise
             how = next_step(named, command)
-            raise InterruptedRunError(f"stopped by {interrupts.signal_name(number)}{how}", number) from error
+            raise InterruptedRunError(f"stopped by {signals.signal_name(number)}{how}", number) from error
 
 
 @contextlib.contextmanager
@@ -174,7 +174,7 @@ def _stopping_others(trainer: pl.Trainer) -> Iterator[None]:
     except BaseException as error:
         stop_others(trainer)
         if isinstance(error, SIGTERMException):  # from a handler of Lightning's, in place of ours
-            raise interrupts.Stopped(signal.SIGTERM) from error
+            raise signals.Stopped(signal.SIGTERM) from error
         raise
 
 
@@ -225,7 +225,7 @@ def _resume(run: RunFolder, trust: Trust, given: Mapping[str, Any] = MappingProx
 
 def _begun(folder: RunFolder) -> bool:
     """Return whether this command has written to the folder in an earlier start of the same SLURM job."""
-    return interrupts.requeued() and folder.state in ("interrupted", "finished")
+    return signals.requeued() and folder.state in ("interrupted", "finished")
 
 
 def _resume_requeued(folder: RunFolder, trust: Trust) -> float:

@@ -11,7 +11,7 @@ def test_ctrl_c_while_the_process_cleans_up_shows_no_stack_trace() -> None:
     script = (
         "import atexit, signal, sts_lightning.core.signals as interrupts\n"
         "atexit.register(signal.raise_signal, signal.SIGINT)  # as a library's clean-up\n"
-        "with interrupts.listening():\n"
+        "with signals.listening():\n"
         "    pass\n"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
