@@ -9,7 +9,7 @@ import sys
 
 def test_ctrl_c_while_the_process_cleans_up_shows_no_stack_trace() -> None:
     script = (
-        "import atexit, signal, sts_lightning.core.signals as interrupts\n"
+        "import atexit, signal; from sts_lightning.core import signals\n"
         "atexit.register(signal.raise_signal, signal.SIGINT)  # as a library's clean-up\n"
         "with signals.listening():\n"
         "    pass\n"
