@@ -71,7 +71,6 @@ def test_wrong_command_lines(arguments: list[str], message: str, capsys: pytest.
         (["leaks", "FILE", "--against", "FILE", "--write", "MISSING/w.csv"], "--write"),
         (["leaks", "FILE", "--against", "FILE", "--list", "FOLDER"], "--list"),
         (["leaks", "FILE", "--near", "2"], "--near"),
-        (["leaks", "FILE", "--columns", "sentence1", "sentence1"], "--columns"),
         (["runs", "FOLDER", "--csv", "MISSING/a.csv"], "--csv"),
         (["export", "FOLDER", "FILE/x"], "config.yaml"),
     ],

@@ -69,7 +69,7 @@ def test_scores_of_a_choice_of_model(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.splitlines()[1].endswith(",1.000000")
     said = leaves("score", "tiny_bart", str(pairs), capsys=capsys)
     assert "neither a folder here nor a choice of model=. Did you mean tiny_bert" in said
-    assert "there is no folder rnus/typo" in leaves("score", "rnus/typo", str(pairs), capsys=capsys)
+    assert "rnus/typo is neither a folder nor a model on the hub" in leaves("score", "rnus/typo", str(pairs), capsys=capsys)
 
 
 def test_standard_output_holds_the_csv_alone(
@@ -95,8 +95,6 @@ def test_mistakes(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert f"{pairs}, line 2: a sentence is empty; and 1 more row with errors: line 3." in leaves(
         "score", str(run), str(pairs), capsys=capsys
     )
-    same = ["--columns", "q", "q"]
-    assert "names 'q' twice" in leaves("score", str(run), str(pairs), *same, capsys=capsys)
     assert "absent" in leaves("score", str(run), str(tmp_path / "absent"), capsys=capsys)
     pairs.write_text("sentence1,sentence2\na dog,a cat\n")
     assert "not a run folder" in leaves("score", str(tmp_path), str(pairs), capsys=capsys)

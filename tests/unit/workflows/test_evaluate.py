@@ -30,8 +30,6 @@ Config = Callable[..., DictConfig]
 @pytest.mark.parametrize(
     ("overrides", "key"),
     [
-        (["tasks=[STSB,STSB]"], "tasks: STSB"),
-        (["suite=transfer", "tasks=[MR,MR]"], "tasks: MR"),
         (["suite=mteb", "tasks=[]"], "suite=mteb needs tasks"),
         (["tasks=[STS17]"], "STS17"),
         (["model.max_length=.nan"], "model.max_length"),
