@@ -69,7 +69,9 @@ def test_scores_of_a_choice_of_model(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.splitlines()[1].endswith(",1.000000")
     said = leaves("score", "tiny_bart", str(pairs), capsys=capsys)
     assert "neither a folder here nor a choice of model=. Did you mean tiny_bert" in said
-    assert "rnus/typo is neither a folder nor a model on the hub" in leaves("score", "rnus/typo", str(pairs), capsys=capsys)
+    assert "rnus/typo is neither a folder nor a model on the hub" in leaves(
+        "score", "rnus/typo", str(pairs), capsys=capsys
+    )
 
 
 def test_standard_output_holds_the_csv_alone(
