@@ -15,6 +15,6 @@ from tests.conftest import SHORT_RUN
 
 def test_training_names_the_loss(config: Callable[..., DictConfig], tmp_path: Path) -> None:
     cfg = config(*SHORT_RUN, "evaluation.final=false")
-    cfg.loss = {"_target_": f"{__name__}.ByPair"}
+    cfg.loss = {"_target_": "tests.unit.losses.test_checks.ByPair"}
     with pytest.raises(ConfigError, match=r"ByPair gives a tensor of shape \(64,\)"):
         train_in(tmp_path / "run", cfg)

@@ -31,7 +31,7 @@ def table(tmp_path: Path, costs: None) -> Table:
 
 
 def test_the_plan_counts_what_is_left(table: Table, capsys: pytest.CaptureFixture[str]) -> None:
-    print_plan(table, jobs=2, card=None)
+    print_plan(table, jobs=2, gpu=None)
     printed = capsys.readouterr().out
     assert (printed.count("\nnew "), printed.count("done ")) == (6, 3)
     assert "9 runs, 6 left; about 3.0 hours, 2 at a time. Each needs: no GPU, 1 h." in printed
@@ -40,7 +40,7 @@ def test_the_plan_counts_what_is_left(table: Table, capsys: pytest.CaptureFixtur
 def test_the_plan_shows_once_what_the_runs_of_a_row_cost(
     table: Table, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_plan(table, jobs=None, card="24GB")
+    print_plan(table, jobs=None, gpu="24GB")
     assert capsys.readouterr().out.count(" rows at a time") == 3
 
 
@@ -50,7 +50,7 @@ def test_a_plan_says_once_that_rows_wait_for_a_choice(
     searched = spec()
     searched.search = Search({"low": ["optim.lr=1e-9"], "high": ["optim.lr=1e-3"]})
     table = Table(searched, tmp_path)
-    print_plan(table, jobs=None, card=None)
+    print_plan(table, jobs=None, gpu=None)
     assert capsys.readouterr().out.endswith("show their runs once that choice is made.\n")
     assert caplog.messages == []  # nothing has failed
     assert not run_table(table, lambda jobs: None)  # of which no run finishes
