@@ -102,7 +102,7 @@ class ResumableLoader(DataLoader[Any]):
             process.
         epoch_batches: Limit of the batches in an epoch; all batches of the table if None.
         ahead: Number of batches that a thread of the training process collates before they are asked for, so
-            that a GPU does not wait for the tokeniser, which leaves Python's lock while it works. Without
+            that a GPU does not wait for the tokeniser, which releases the GIL while it works. Without
             effect if there are worker processes, which do the same.
         shares: Rows of each source and the number of them in an epoch; each row once if not given.
     """
