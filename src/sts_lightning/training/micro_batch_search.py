@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 
 import psutil
 import torch
@@ -79,29 +80,31 @@ def find_micro_batch_size(
     trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
     size = batch_size
     on_gpu = encoder.device.type == "cuda"
-    devices = [encoder.device] if on_gpu else []
-    with torch.random.fork_rng(devices), nullcontext() if on_gpu else host_memory_limit():
-        while True:
-            reserved: list[torch.Tensor] = []
-            vectors: torch.Tensor | None = None
-            try:
-                reserved = [torch.empty_like(parameter) for parameter in trained for _ in range(2)]
-                with context():
-                    vectors = encoder.embed_chunk(encoder.longest_rows(size * num_views))
-                if vectors.requires_grad:  # not with a frozen encoder
-                    vectors.sum().backward()
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-            else:
-                break
-            finally:
-                del reserved
-                vectors = None
-                for parameter in trained:
-                    parameter.grad = None
-                if on_gpu:
-                    torch.cuda.empty_cache()
+
+    def fits() -> bool:
+        reserved: list[torch.Tensor] = []
+        vectors: torch.Tensor | None = None
+        try:
+            reserved = [torch.empty_like(parameter) for parameter in trained for _ in range(2)]
+            with context():
+                vectors = encoder.embed_chunk(encoder.longest_rows(size * num_views))
+            if vectors.requires_grad:  # not with a frozen encoder
+                vectors.sum().backward()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            return False
+        finally:
+            del reserved
+            vectors = None
+            for parameter in trained:
+                parameter.grad = None
+            if on_gpu:
+                torch.cuda.empty_cache()
+        return True
+
+    with torch.random.fork_rng([encoder.device] if on_gpu else []):
+        while not (fits() if on_gpu else _with_limited_host_memory(fits)):
             if size == 1:
                 raise TrainingError(
                     "memory does not hold one example; lower model.max_length or quantise the model."
@@ -112,3 +115,19 @@ def find_micro_batch_size(
         return None
     log.info("micro batches of %d examples fit into memory", size)
     return size
+
+
+def _with_limited_host_memory(call: Callable[[], bool]) -> bool:
+    """Call a function in a thread of its own, which its failures do not outlive.
+
+    oneDNN keeps the error of a kernel that it could not generate for want of memory in a thread-local
+    variable, and fails for every later kernel of that thread ("could not create a primitive").
+    """
+
+    def limited() -> bool:
+        torch.ones(1 << 20).sum()  # starts OpenMP's threads, which end the process where memory is short
+        with host_memory_limit():
+            return call()
+
+    with ThreadPoolExecutor(max_workers=1) as thread:  # started without the limit: Python waits for ever else
+        return thread.submit(limited).result()
