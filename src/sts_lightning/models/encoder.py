@@ -79,7 +79,8 @@ class SentenceEncoder(nn.Module):
         backbone: Transformer without a head, whose output has ``last_hidden_state``.
         tokenizer: Tokenizer of the backbone.
         pooling: How the hidden states of a sentence become one vector (see `Pooling`).
-        max_length: Maximum number of tokens of a sentence.
+        max_length: Maximum number of tokens of a sentence; None for what the model is meant to read, in
+            training at most `TRAINING_TOKENS`.
         layer: Layer whose output is pooled: -1 the last one, after the final norm; -2 the one below it, ...
         template: Text with the slot ``{sentence}`` that is put around each sentence, or None.
         view_templates: Template of each view in training; by default ``template`` for all.
@@ -92,6 +93,7 @@ class SentenceEncoder(nn.Module):
             too; -1 for all.
         limit: Maximum number of tokens of a sentence that the model is meant to read, if that is less than
             it has positions for; see `SentenceTokenizer.set_evaluation_length`.
+        row_limit: The same of a row, special tokens and template included.
         normalize: Whether vectors are scaled to length 1, in training too.
         projector: Layers of the projection, linear ones and activations; by default new ones.
 
@@ -111,7 +113,7 @@ class SentenceEncoder(nn.Module):
         backbone: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
         pooling: Pooling = "mean",
-        max_length: int = 128,
+        max_length: int | None = 128,
         layer: int = -1,
         template: str | None = None,
         view_templates: Sequence[str] | None = None,
@@ -121,6 +123,7 @@ class SentenceEncoder(nn.Module):
         adapter: PeftConfig | None = None,
         bidirectional_layers: int = 0,
         limit: int | None = None,
+        row_limit: int | None = None,
         normalize: bool = False,
         projector: nn.Sequential | None = None,
     ) -> None:
@@ -165,13 +168,16 @@ class SentenceEncoder(nn.Module):
         # in the middle of training.
         added = self.tokenizer.added + (getattr(adapter, "num_virtual_tokens", None) or 0)
         fits = longest_sentence(backbone, added, bidirectional_layers)
-        if fits is not None and max_length > fits:
+        if fits is not None and max_length is not None and max_length > fits:
             raise ValueError(
                 f"max_length must be at most {fits}, got {max_length}: {name} reads {fits + added} tokens, "
                 f"up to {added} of them template, special tokens and trained prefix."
             )
         self.tokenizer.fits = fits
-        self.tokenizer.limit = min((count for count in (limit, fits) if count is not None), default=None)
+        limits = (limit, fits, None if row_limit is None else row_limit - self.tokenizer.added)
+        self.tokenizer.limit = min((count for count in limits if count is not None), default=None)
+        if max_length is None:
+            self.tokenizer.follow_limit()
         if bidirectional_layers:
             from sts_lightning.models.architectures.bidirectional import make_bidirectional
 

@@ -51,6 +51,28 @@ def test_the_models_own_limit(settings: dict[str, Any], sentence: int) -> None:
     assert np.isfinite(encoder.encode([LONG])).all()
 
 
+@pytest.mark.parametrize(
+    ("settings", "training", "evaluation"),
+    [
+        ({}, 256, 512),
+        ({"row_limit": 300}, 256, 300),
+        ({"row_limit": 300, "limit": 200}, 200, 200),
+        ({"row_limit": 100, "template": "ab {sentence} c"}, 95, 95),
+        ({"row_limit": 9000}, 256, 512),
+    ],
+)
+def test_without_a_length_the_model_is_read_as_far_as_it_is_meant(
+    settings: dict[str, Any], training: int, evaluation: int
+) -> None:
+    encoder = tiny_bert(max_length=None, **settings)
+    assert (encoder.tokenizer.max_length, encoder.tokenizer.evaluation_length) == (training, evaluation)
+
+
+def test_a_limit_that_leaves_no_room() -> None:
+    with pytest.raises(ValueError, match="max_length must be at least 3, got 1"):
+        tiny_bert(max_length=None, row_limit=6, template="ab {sentence} c")
+
+
 def test_positions_of_robertas_family() -> None:
     """Its positions count from after the padding index, so two of them are not for tokens."""
     tokenizer = character_tokenizer()

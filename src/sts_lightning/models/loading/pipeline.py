@@ -19,7 +19,7 @@ from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 from sts_lightning.core.choices import Quantization, TextEdit
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.models.compute.inference import is_out_of_memory
-from sts_lightning.models.encoder import FurtherSettings, SentenceEncoder, load_model, most_positions
+from sts_lightning.models.encoder import FurtherSettings, SentenceEncoder, load_model
 from sts_lightning.models.loading.backbone import (
     DTYPES_BY_NAME,
     NAMES,
@@ -36,12 +36,8 @@ from sts_lightning.models.loading.hub import OWN_FILE, POOLINGS, ModelFiles
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.models.projection import Projection
 from sts_lightning.models.text.template import MASK, SLOT
-from sts_lightning.models.text.tokenizer import SentenceTokenizer
 
 log = logging.getLogger(__name__)
-
-TRAINING_TOKENS = 256
-"""Number of tokens at which training truncates a sentence by default, if the pipeline reads longer ones."""
 
 UNLIMITED = 10**6
 """A tokenizer's ``model_max_length`` from which it means none."""
@@ -115,7 +111,7 @@ def from_pipeline(
         name: Local folder, also that of an adapter, or id on the model hub, optionally with ``@commit``.
         pooling: See `SentenceEncoder`; None for that of the pipeline, also for the arguments below.
         max_length: Maximum number of tokens of a sentence in training; by default that of the pipeline, but
-            at most `TRAINING_TOKENS`.
+            at most 256.
         limit: The same in evaluation; by default that of the pipeline.
         normalize: Whether vectors are scaled to length 1.
         projection: ``none`` drops dense layers of the pipeline.
@@ -408,25 +404,22 @@ def _build(
     given: dict[str, Any],
 ) -> SentenceEncoder:
     """Build the encoder of a pipeline; ``given`` settings take precedence over it, unless they are None."""
-    rows = SentenceTokenizer(tokenizer, UNLIMITED, template, given.get("view_templates"))
-    positions = most_positions(backbone)
-    if positions is not None:
-        positions -= getattr(given.get("adapter"), "num_virtual_tokens", None) or 0
-    most = [
-        count for count in (pipeline.row_tokens, tokenizer.model_max_length, positions) if count is not None
-    ]
-    lengths = [count - rows.added for count in most if count < UNLIMITED]
-    lengths += [] if pipeline.sentence_tokens is None else [pipeline.sentence_tokens]
-    length = min(lengths, default=None)
-    shortest = TRAINING_TOKENS if length is None else min(TRAINING_TOKENS, length)
-    chosen: dict[str, Any] = {"max_length": shortest, "limit": length, **pipeline.settings}
+    rows = [count for count in (pipeline.row_tokens, tokenizer.model_max_length) if count is not None]
+    chosen: dict[str, Any] = {
+        "max_length": None,
+        "limit": pipeline.sentence_tokens,
+        # A limit that is given may be larger.
+        "row_limit": min(
+            (count for count in rows if count < UNLIMITED and given.get("limit") is None), default=None
+        ),
+        **pipeline.settings,
+    }
     chosen |= {key: value for key, value in given.items() if value is not None}
     return SentenceEncoder(backbone, tokenizer, template=template, **chosen)
 
 
 def _compare(encoder: SentenceEncoder, expected: np.ndarray, name: str) -> None:
     """Reject a pipeline whose vectors are others than those of sentence-transformers."""
-    encoder.tokenizer.set_evaluation_length(None)
     vectors, backbone = encoder.encode(TEXTS), encoder.plain_backbone
     tolerance = 1e-4 if backbone.dtype == torch.float32 else 0.05
     tolerance = 0.5 if getattr(backbone, "is_quantized", False) else tolerance

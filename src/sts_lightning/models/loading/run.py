@@ -92,8 +92,7 @@ def load(source: str | Path, trust: Iterable[str] = (), trust_remote_code: bool 
             encoder = from_pipeline(str(source), trust_remote_code=trust_remote_code)
         except ValueError as error:  # all its settings are those of the model's files
             raise CheckpointError(f"{source}: {error}", key="model.name") from error
-        encoder.tokenizer.set_evaluation_length(None)
-        return encoder.eval()
+        return encoder
     folder = RunFolder(source).last_stage()
     cfg = folder.load_config(Trust.of(trust, trust_remote_code), encoder_only=True)
     encoder = load_from(folder, cfg)

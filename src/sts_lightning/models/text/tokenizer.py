@@ -95,6 +95,10 @@ Prepare = Callable[[Sequence[Sequence[str]], Sequence[Augment | None]], Tokenize
 """Tokenisation of the sentences of views, with the change of each view's rows."""
 
 
+TRAINING_TOKENS = 256
+"""Number of tokens at which training truncates a sentence by default, if the model reads longer ones."""
+
+
 class SentenceTokenizer:
     """Applies a template and tokenises; the sentence is truncated, never the template.
 
@@ -103,7 +107,7 @@ class SentenceTokenizer:
 
     Args:
         tokenizer: Fast tokenizer with a pad token.
-        max_length: Maximum number of tokens of a sentence.
+        max_length: Maximum number of tokens of a sentence; None for `TRAINING_TOKENS`.
         template: Text with the slot ``{sentence}`` and optionally ``{mask}``, or None.
         view_templates: Template of each view in training; by default ``template`` for all.
         denoise: Vector that is subtracted in training.
@@ -123,7 +127,7 @@ class SentenceTokenizer:
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
-        max_length: int,
+        max_length: int | None,
         template: str | None = None,
         view_templates: Sequence[str] | None = None,
         denoise: Denoise = "none",
@@ -149,10 +153,8 @@ class SentenceTokenizer:
         self.tokenizer = tokenizer
         # Without a template a row holds what the tokenizer adds by itself, and one token of the sentence.
         self.least = 3 if template is not None else max(3, tokenizer.num_special_tokens_to_add() + 1)
-        if max_length < self.least:
-            raise ValueError(self._too_small(max_length))
-        self.max_length = max_length
-        self.evaluation_length: int | None = max_length
+        self.max_length = self._checked(TRAINING_TOKENS if max_length is None else max_length)
+        self.evaluation_length: int | None = self.max_length
         self.fits: int | None = None
         self.limit: int | None = None
         self.template = None if template is None else fill_mask(tokenizer, "template", template)
@@ -160,6 +162,17 @@ class SentenceTokenizer:
         self.view_templates = filled or None
         self.denoise: Denoise = denoise
         self.position_offset = position_offset
+
+    def follow_limit(self) -> None:
+        """Truncate at the model's limit, but at most at `TRAINING_TOKENS` in training.
+
+        Raises:
+            ValueError: The limit leaves no room for a sentence.
+        """
+        self.max_length = self._checked(
+            min(TRAINING_TOKENS, TRAINING_TOKENS if self.limit is None else self.limit)
+        )
+        self.evaluation_length = self.limit
 
     def set_evaluation_length(self, max_length: int | None) -> None:
         """Set the number of tokens after which evaluation truncates a sentence, by default that of training.
@@ -176,6 +189,11 @@ class SentenceTokenizer:
                 self._too_small(max_length, "" if self.fits is None else f" and at most {self.fits}")
             )
         self.evaluation_length = self.limit if max_length is None else max_length
+
+    def _checked(self, max_length: int) -> int:
+        if max_length < self.least:
+            raise ValueError(self._too_small(max_length))
+        return max_length
 
     def _too_small(self, max_length: int, most: str = "") -> str:
         added = f" The tokenizer adds {self.least - 1} tokens to each row." if self.least > 3 else ""
