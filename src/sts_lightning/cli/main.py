@@ -47,7 +47,7 @@ class LazyGroup(click.Group):
         name: Name of the group.
         summary: What it is for.
         commands: Its commands, or what each does. Such a one is ``NAME_command`` in the module of the group,
-            or, in the whole program, of a module of its own.
+            or, in the whole program, of a separate module.
         alone: Command that is meant without arguments, if any.
         short: Command that is meant where the first argument names none, if any.
         **settings: Of `click.Group`.

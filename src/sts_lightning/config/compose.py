@@ -280,7 +280,7 @@ def check_choices(arguments: Iterable[str]) -> None:
     """
     arguments = list(arguments)
     if any(argument.startswith(ELSEWHERE) for argument in arguments):
-        return  # Hydra finds choices of the user's own
+        return  # Hydra finds the user's choices
     parser = OverridesParser.create()
     for argument in arguments:
         try:
@@ -319,7 +319,7 @@ def _check_choice(argument: str, group: str, value: Any, choices: list[str]) -> 
 
 
 def _meant(group: str, name: str) -> str:
-    """Return how a model, file or template of the user's own is given; empty if the name is of none."""
+    """Return how to give the model, file or template that was typed for a choice; empty for another name."""
     elsewhere = "/" in name or (bool(name) and Path(name).exists())
     if group == "model" and elsewhere:
         setting = shlex.quote(path_override("model.name", name))
@@ -327,8 +327,8 @@ def _meant(group: str, name: str) -> str:
     if group == "data" and (elsewhere or Path(name).suffix):
         setting = shlex.quote(path_override("path", name))
         if Path(name).suffix:
-            return f"Scored pairs of your own are data=pairs_file {setting}."
+            return f"Your scored pairs are data=pairs_file {setting}."
         return f"Scored pairs of the hub or of a folder are data=pairs_hub {setting}."
     if group == "prompt" and (" " in name or "{" in name):
-        return f"A template of your own is {shlex.quote(path_override('prompt.template', name))}."
+        return f"Your template is {shlex.quote(path_override('prompt.template', name))}."
     return ""

@@ -27,7 +27,7 @@ class Machine:
 
     Attributes:
         accelerator: ``cpu``, ``gpu`` (CUDA) or ``mps`` (Apple).
-        devices: Number of processes, each on a device of its own; -1 for all visible GPUs.
+        devices: Number of processes, each on a device; -1 for all visible GPUs.
         precision: Precision of training, in Lightning's names.
         chunk_tokens: Padded tokens that are encoded together.
         deterministic: Value for Lightning's Trainer.

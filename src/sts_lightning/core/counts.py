@@ -1,4 +1,4 @@
-"""Rows of the data that the papers trained on, next to which a run states its own."""
+"""Numbers of training examples: of a run, and in the papers."""
 
 from __future__ import annotations
 

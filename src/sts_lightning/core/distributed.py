@@ -47,7 +47,7 @@ class Shard(NamedTuple):
 def local_rank() -> int:
     """Return the number of this process on its machine, by which it takes its GPU, as Lightning does.
 
-    Lightning and torchrun set ``LOCAL_RANK``; tasks that srun or jsrun start have a variable of their own.
+    Lightning and torchrun set ``LOCAL_RANK``; tasks that srun or jsrun start have another variable.
     """
     variables = ("LOCAL_RANK", "SLURM_LOCALID", "JSM_NAMESPACE_LOCAL_RANK")
     return next((int(os.environ[name]) for name in variables if name in os.environ), 0)

@@ -48,7 +48,7 @@ class Batch(Generic[RowsT]):
         shard: Part of the batch that ``rows`` holds.
         texts: Sentences of ``rows`` as they are in the data, those of each view.
         sentence_ids: Number of each sentence of the whole batch, shape (V, B): equal sentences have the same.
-            A third view of one column has numbers of its own: its template makes it a negative (CoT-BERT).
+            A third view of one column is numbered separately: its template makes it a negative (CoT-BERT).
     """
 
     rows: RowsT

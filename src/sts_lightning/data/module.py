@@ -181,6 +181,6 @@ class DataModule(pl.LightningDataModule):
         """Return the dev pairs in file order."""
         _, prepare = self._connected()
         collate = ViewCollator(column_views(2), "score", prepare, Shard.current())
-        # A generator of its own: the loader would otherwise draw from the one that dropout uses.
+        # A separate generator: the loader would otherwise draw from the one that dropout uses.
         generator = torch.Generator().manual_seed(self.seed)
         return DataLoader(self.dev, batch_size=DEV_BATCH_SIZE, collate_fn=collate, generator=generator)

@@ -121,46 +121,46 @@ def find_disagreements(
         count: Number of pairs.
     """
     remaining = iter(cosines)
-    found: list[Disagreement] = []
+    disagreements: list[Disagreement] = []
     for task in tasks:
         tables = list(task.subsets.values())
-        own = np.concatenate([next(remaining) for _ in tables])
+        similarities = np.concatenate([next(remaining) for _ in tables])
         gold = gold_of(tables)
         pairs = [pair for table in tables for pair in pairs_of(table)]
-        places = [(rankdata(values) - 0.5) / len(values) for values in (gold, own)]
+        places = [(rankdata(values) - 0.5) / len(values) for values in (gold, similarities)]
         distinct: dict[tuple[str, str], Disagreement] = {}
         for row in np.argsort(-np.abs(places[0] - places[1]), kind="stable"):
             if len(distinct) == count:
                 break
-            shown = (float(values[row]) for values in (gold, own, *places))
+            shown = (float(values[row]) for values in (gold, similarities, *places))
             distinct.setdefault(pairs[row], Disagreement(task.name, *pairs[row], *shown))
-        found += distinct.values()
-    found.sort(key=lambda pair: -abs(pair.gold_place - pair.cosine_place))
-    return found[:count]
+        disagreements += distinct.values()
+    disagreements.sort(key=lambda pair: -abs(pair.gold_place - pair.cosine_place))
+    return disagreements[:count]
 
 
-MOST = 10_000
+SAMPLED_ROWS = 10_000
 """Rows of a table that are looked at; of more, some at equal distances."""
 
 
-def report_cut(
+def report_truncation(
     encoder: SentenceEncoder, evaluated: Sequence[Dataset], trained: Dataset | None = None
 ) -> None:
-    """Log the shares of the texts that an encoder cuts."""
+    """Log the shares of the texts that an encoder truncates."""
     parts = [("dev and test texts", evaluated, encoder.tokenizer.evaluation_length)]
     if trained is not None:
         parts.insert(0, ("training texts", [trained], encoder.tokenizer.max_length))
     words = []
     for name, tables, length in parts:
         where = "" if length is None else f" (after {length} tokens)"
-        whole = "a sample of the " if any(len(table) > MOST for table in tables) else "the "
-        words.append(f"{100 * cut_share(encoder, tables, length):.3g} % of {whole}{name}{where}")
-    log.info("cut by max_length: %s", ", ".join(words))
+        whole = "a sample of the " if any(len(table) > SAMPLED_ROWS for table in tables) else "the "
+        words.append(f"{100 * truncated_share(encoder, tables, length):.3g} % of {whole}{name}{where}")
+    log.info("truncated by max_length: %s", ", ".join(words))
 
 
-def cut_share(encoder: SentenceEncoder, tables: Sequence[Dataset], length: int | None) -> float:
-    """Return the share of the distinct texts of tables that an encoder cuts after so many tokens."""
-    rows = [table[:: -(-len(table) // MOST) or 1] for table in tables]
+def truncated_share(encoder: SentenceEncoder, tables: Sequence[Dataset], length: int | None) -> float:
+    """Return the share of the distinct texts of tables that an encoder truncates after so many tokens."""
+    rows = [table[:: -(-len(table) // SAMPLED_ROWS) or 1] for table in tables]
     columns = [values for row in rows for name, values in row.items() if name.startswith("sentence")]
     texts = list({text for values in columns for text in values})
     return encoder.tokenizer.count_truncated(texts, length) / len(texts) if texts else 0.0

@@ -133,7 +133,7 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
     shared = sorted({task.name for task in tasks[: len(files)]} & set(names))
     if shared:
         raise ConfigError(
-            f"{', '.join(shared)} would be the name of a test file of your own and of a task.",
+            f"{', '.join(shared)} would be the name of one of your test files and of a task.",
             key="test",
             hint="Rename the file, or leave the task out.",
         )

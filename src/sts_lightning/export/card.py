@@ -96,7 +96,7 @@ def model_card(
 ) -> str:
     """Return the model card of an exported folder.
 
-    Text of the run is written as code, so that it brings no markup of its own.
+    Text of the run is written as code, so that it brings no markup.
 
     Args:
         facts: What is known about the run.

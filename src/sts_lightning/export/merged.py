@@ -93,9 +93,9 @@ def save_backbone(backbone: PreTrainedModel, folder: Path) -> None:
     Raises:
         ConfigError: The library has no such architecture, or only as half of an encoder-decoder.
     """
-    own = backbone.config.model_type not in CONFIG_MAPPING and not hasattr(backbone.config, "auto_map")
+    only_ours = backbone.config.model_type not in CONFIG_MAPPING and not hasattr(backbone.config, "auto_map")
     half = getattr(backbone.config, "is_encoder_decoder", False)
-    if isinstance(backbone, JinaBertModel) or own or half:
+    if isinstance(backbone, JinaBertModel) or only_ours or half:
         raise ConfigError(
             f"{type(backbone).__name__} is an architecture that transformers lacks, or has only beside a "
             "decoder, so no other library could load the export; use the run itself with sts_lightning.load, "

@@ -122,7 +122,7 @@ class Table:
         return [level for level in levels if level]
 
     def search_runs(self, cell: Cell) -> dict[str, TableRun]:
-        """Return the runs of a row's search, by candidate; empty if the row has no search of its own."""
+        """Return the runs of a row's search, by candidate; empty if the row has no search."""
         row = self.spec.rows[cell.row]
         if not row.trains or row.choice_of is not None:
             return {}
@@ -241,7 +241,7 @@ def open_table(name: str, model: str | None, root: Path) -> Table:
 
     Args:
         name: Name of a file in conf/reproduce, without .yaml.
-        model: Name of a file in conf/reproduce/scale, to run the rows with that model; None: with their own.
+        model: Name of a file in conf/reproduce/scale, to run the rows with that model; None: with theirs.
         root: Folder of the runs.
 
     Raises:

@@ -65,7 +65,7 @@ class RowSpec(Preparation):
         models: Models of the row; all models of the table if empty.
         model: Model of the row instead of the table's; at another scale a trained row has that of the scale.
         shown: True if the row appears in the table; otherwise it runs only for the rows that start from it.
-        choice_of: Row whose choice is used instead of an own search.
+        choice_of: Row whose choice is used instead of a search.
     """
 
     trains: bool = True

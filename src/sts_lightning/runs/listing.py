@@ -77,7 +77,7 @@ class ListedRun:
 def find_runs(root: Path) -> list[ListedRun]:
     """Return the runs and evaluations in a folder and below it, by path.
 
-    The stages of a run are part of it; stages that several runs share are runs of their own. Hidden folders
+    The stages of a run are part of it; stages that several runs share are separate runs. Hidden folders
     are left out.
     """
     return [_read(RunFolder(path)) for path in sorted(_folders(root))]
@@ -194,7 +194,7 @@ def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
 
     Args:
         runs: The runs.
-        apart: Whether each run remains a group of its own.
+        apart: Whether each run remains a separate group.
     """
     known = {str(run.folder.path.resolve()): run.settings for run in runs}
     by_key: dict[str, list[ListedRun]] = defaultdict(list)

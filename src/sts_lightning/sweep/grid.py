@@ -84,8 +84,8 @@ class Grid:
     def _configs(self, job: Job, composed: DictConfig) -> dict[str, DictConfig]:
         """Return the configurations that a job runs itself, by stage, and set its demand and its needs.
 
-        A job of its own trains each shared stage, so that no other job waits for it on a GPU. A job that has
-        begun with stages of its own keeps them.
+        A separate job trains each shared stage, so that no other job waits for it on a GPU. A job that has
+        begun to train its stages itself keeps them.
         """
         if not composed.get("stages"):
             job.demand = demand_of(composed)

@@ -83,7 +83,7 @@ class Job:
         conf: User's folder of the configuration; empty: none.
         trust: Consent needed to resume the run. The user has given it by composing the job's configuration.
         added: Options of the command.
-        needs: Folders of the shared stages that the job starts from, each trained by a job of its own.
+        needs: Folders of the shared stages that the job starts from, each trained by a separate job.
         stage: Name of the stage that this job trains for others; None for a job that the user asked for.
         shown: Overrides that say what the job is; None: all of them.
         state: Current state.

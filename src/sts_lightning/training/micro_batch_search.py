@@ -118,7 +118,7 @@ def find_micro_batch_size(
 
 
 def _with_limited_host_memory(call: Callable[[], bool]) -> bool:
-    """Call a function in a thread of its own, which its failures do not outlive.
+    """Call a function in a new thread, which its failures do not outlive.
 
     oneDNN keeps the error of a kernel that it could not generate for want of memory in a thread-local
     variable, and fails for every later kernel of that thread ("could not create a primitive").

@@ -222,7 +222,7 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
         hint = "Add data=pairs_file, triplets_file, classes_file, sentences_file or pairs_hub."
         yield ConfigError(f"path={cfg.path} has no effect on this data.", key="path", hint=hint)
     if cfg.dev != "stsb" and "dev" not in arguments:
-        text = f"dev={cfg.dev} has no effect on this data, which has dev pairs of its own."
+        text = f"dev={cfg.dev} has no effect on this data, which has its own dev pairs."
         yield ConfigError(text, key="dev")
     if cfg.prompt.template is not None and any(view.augmentation is not None for view in data.views):
         text = "data.repetition would repeat words of the template; use prompt=none."

@@ -341,7 +341,7 @@ def run_shared_stage(
     shared: Mapping[str, str],
     trust: Trust = NOTHING,
 ) -> float:
-    """Run one stage that several runs share, as a job of its own.
+    """Run one stage that several runs share, as a separate job.
 
     Args:
         folder: Its folder; the stages before it lie beside it.

@@ -24,7 +24,7 @@ from sts_lightning.core.console import print_scores
 from sts_lightning.core.errors import CheckpointError, ConfigError, at_setting
 from sts_lightning.core.files import last_name
 from sts_lightning.evaluation.encoding import Encoder
-from sts_lightning.evaluation.score import report_cut
+from sts_lightning.evaluation.score import report_truncation
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.evaluation.vector_cache import CachedVectors, fingerprint
 from sts_lightning.models.encoder import SentenceEncoder
@@ -58,7 +58,7 @@ def evaluate(cfg: DictConfig) -> float:
 
 
 def check_overrides(cfg: DictConfig, overrides: Sequence[str]) -> None:
-    """Reject settings of the model beside a run, which has its own.
+    """Reject settings of the model beside a run, which brings its model.
 
     Args:
         cfg: A composed configuration of the schema `EvalConfig`.
@@ -111,7 +111,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     suite = open_suite(cfg, cfg.senteval_text or text)
     encoder = load_evaluated(cfg, device, run, trained)
     if suite.tables:
-        report_cut(encoder, suite.tables)
+        report_truncation(encoder, suite.tables)
     cached = None if cfg.cache_dir is None else _cached(encoder, cfg.cache_dir)
     reader: Encoder = cached or encoder
     result, row = suite.score(UnitVectors(reader) if cfg.normalize else reader, folder)

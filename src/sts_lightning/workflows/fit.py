@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from sts_lightning.config.machine import decided
 from sts_lightning.core.errors import TrainingError
 from sts_lightning.data.tables import values_of
-from sts_lightning.evaluation.score import Scores, report_cut, score
+from sts_lightning.evaluation.score import Scores, report_truncation, score
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import peak_memory
@@ -82,7 +82,7 @@ def _begin(experiment: Experiment) -> None:
         if not parts.resumed:
             log_settings(parts.loggers, decided(parts.cfg, parts.machine))
         tests = [table for task in parts.data.tests for table in task.subsets.values()]
-        report_cut(experiment.module.encoder, [parts.data.dev, *tests], parts.data.train)
+        report_truncation(experiment.module.encoder, [parts.data.dev, *tests], parts.data.train)
         _warn_of_equal_labels(experiment)
     rows, drawn = len(parts.data.train), parts.data.epoch_rows
     alone = parts.data.train_dataloader().drop_last and steps.epoch_steps == drawn // parts.data.batch_size

@@ -72,7 +72,7 @@ def _checks(run: RunFolder, trust: Trust) -> Iterator[Check]:
         name = run.metrics_file.name
         metrics = _results(run)
         yield Check(name, "ok", f"score {metrics.score:.2f}")
-        if "suite" in cfg:  # an evaluation has no weights of its own
+        if "suite" in cfg:  # an evaluation stores no weights
             return
         name = f"{run.checkpoints.name}/{run.checkpoint('best').name}"
         checkpoint = run.read_checkpoint("best")

@@ -115,7 +115,7 @@ def test_an_own_file_with_the_name_of_a_task(config: Config, root: Path, tmp_pat
     rows = [f"{word},{word[::-1]} {n},{n % 5}" for n, word in enumerate(WORDS)]
     (tmp_path / "STSB.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]) + "\n")
     overrides = [f"data_root={root}", f"test={tmp_path}/STSB.csv", "tasks=[STSB]"]
-    with pytest.raises(ConfigError, match="STSB would be the name of a test file of your own and of a task"):
+    with pytest.raises(ConfigError, match="STSB would be the name of one of your test files and of a task"):
         open_suite(config("model=tiny_bert", *overrides, of="eval"))
 
 

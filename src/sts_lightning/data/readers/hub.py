@@ -178,7 +178,7 @@ def _explained(path: str, hint: str | None) -> Iterator[None]:
         yield
     except (UserError, MemoryError):
         raise
-    except Exception as error:  # each format has errors of its own for damaged files
+    except Exception as error:  # each format has other errors for damaged files
         cause: BaseException = error
         while isinstance(cause, DatasetGenerationError) and cause.__cause__ is not None:
             cause = cause.__cause__

@@ -1,12 +1,12 @@
-"""Shares of texts that are cut, counted by hand."""
+"""Shares of texts that are truncated, counted by hand."""
 
 from __future__ import annotations
 
 import pytest
 
 from sts_lightning.data.tables import make_table
-from sts_lightning.evaluation import score as cut_texts
-from sts_lightning.evaluation.score import cut_share, report_cut
+from sts_lightning.evaluation import score as truncation
+from sts_lightning.evaluation.score import report_truncation, truncated_share
 from sts_lightning.models.encoder import SentenceEncoder
 
 TABLE = make_table(
@@ -16,9 +16,9 @@ TABLE = make_table(
 
 def test_distinct_texts_with_too_many_tokens(encoder: SentenceEncoder) -> None:
     one = len(encoder.tokenizer(["a"])[0]) - 2  # without the special tokens
-    assert cut_share(encoder, [TABLE], 2 + 3 * one) == pytest.approx(2 / 5)
-    assert cut_share(encoder, [TABLE, TABLE], 2 + 6 * one) == pytest.approx(1 / 5)
-    assert cut_share(encoder, [TABLE], None) == cut_share(encoder, [], 3) == 0
+    assert truncated_share(encoder, [TABLE], 2 + 3 * one) == pytest.approx(2 / 5)
+    assert truncated_share(encoder, [TABLE, TABLE], 2 + 6 * one) == pytest.approx(1 / 5)
+    assert truncated_share(encoder, [TABLE], None) == truncated_share(encoder, [], 3) == 0
 
 
 def test_some_rows_of_a_large_table_are_looked_at(
@@ -30,15 +30,15 @@ def test_some_rows_of_a_large_table_are_looked_at(
     monkeypatch.setattr(
         type(encoder.tokenizer), "count_truncated", lambda _, texts, __: counted.extend(texts) or 0
     )
-    monkeypatch.setattr(cut_texts, "MOST", 4)  # rows 0, 3, 6, 9
-    cut_share(encoder, [table], 3)
+    monkeypatch.setattr(truncation, "SAMPLED_ROWS", 4)  # rows 0, 3, 6, 9
+    truncated_share(encoder, [table], 3)
     assert sorted(counted) == ["a 0", "a 3", "a 6", "a 9"]
 
 
 def test_the_line(encoder: SentenceEncoder, caplog: pytest.LogCaptureFixture) -> None:
     encoder.tokenizer.set_evaluation_length(3)
     with caplog.at_level("INFO"):
-        report_cut(encoder, [TABLE], TABLE)
+        report_truncation(encoder, [TABLE], TABLE)
     assert f"0 % of the training texts (after {encoder.tokenizer.max_length} tokens), " in caplog.text
     assert "60 % of the dev and test texts (after 3 tokens)" in caplog.text
 
@@ -46,7 +46,7 @@ def test_the_line(encoder: SentenceEncoder, caplog: pytest.LogCaptureFixture) ->
 def test_the_line_of_a_sample(
     encoder: SentenceEncoder, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cut_texts, "MOST", 2)
+    monkeypatch.setattr(truncation, "SAMPLED_ROWS", 2)
     with caplog.at_level("INFO"):
-        report_cut(encoder, [TABLE])
+        report_truncation(encoder, [TABLE])
     assert " % of a sample of the dev and test texts" in caplog.text
