@@ -45,11 +45,11 @@ test: install  ## run the tests of every change: units and thirty whole runs, tw
 test-unit: install  ## run the tests that neither train nor start a process (3 minutes)
 	$(PYTEST) tests/unit
 
-test-all: install  ## run all tests (an hour); those on real data, as in `make test`, where STS_DATA_ROOT is set
+test-all: install  ## run all tests (half an hour); those on real data, as in `make test`, where STS_DATA_ROOT is set
 	$(PYTEST) tests/nightly tests/runs tests/unit
 
 # Its own constraints: the tested versions of all but torch.
-test-oldest:  ## run the tests with the oldest torch allowed, in an environment of its own (an hour)
+test-oldest:  ## run the tests with the oldest torch allowed, in an environment of its own (half an hour)
 	@$(PYTHON) -m venv $(OLDEST)
 	@grep -v '^torch==' constraints.txt > $(OLDEST)/constraints.txt
 	@echo 'installing the oldest torch allowed into $(OLDEST) (five to ten minutes)'
