@@ -38,7 +38,8 @@ def test_run_folder_holds_everything(uninterrupted: Path) -> None:
     assert hidden == [".lock"]  # no temporary file is left
     result = metrics(uninterrupted)
     assert result["data"] == [{"source": "toy pairs", "read": 256, "dropped": {}, "weight": 1.0, "kept": 256}]
-    assert result["versions"]["torch"] == torch.__version__
+    # Without the build that the wheels of the package index leave out of their metadata.
+    assert torch.__version__.startswith(result["versions"]["torch"])
     assert result["steps"] == 32
     history = read_history(uninterrupted / "history.csv")
     assert [row["step"] for row in history] == list(range(33))

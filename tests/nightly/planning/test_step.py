@@ -115,7 +115,7 @@ def test_planned_bytes_are_those_of_a_real_step(
 
 def test_attention_in_steps_keeps_its_weights(config: Callable[..., DictConfig], tmp_path: Path) -> None:
     shape = {"vocab_size": 259, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
-    write_mistral(tmp_path / "model", MistralConfig(**shape, num_attention_heads=4, num_key_value_heads=2))
+    write_mistral(tmp_path / "model", MistralConfig(**shape, num_attention_heads=4, num_key_value_heads=4))
     usual = [*SHORT, "model=decoder", f"model.name={tmp_path / 'model'}", "model.quantization=none"]
     usual += ["model.dtype=float32", "precision=32-true", "loss=pearson"]
     planned = {}

@@ -65,7 +65,8 @@ def test_sigterm_leaves_no_process(command: str, tmp_path: Path) -> None:
         time.sleep(0.05)
     assert saved, parent.communicate(timeout=200)[0]
     started = psutil.Process(parent.pid).children(recursive=True)
-    assert len(started) == 2
+    # bitsandbytes lets older versions of torch start processes that compile; these have to end too.
+    assert sum("train.py" in " ".join(process.cmdline()) for process in started) == 2
     parent.send_signal(signal.SIGTERM)
     output, _ = parent.communicate(timeout=200)
     assert parent.returncode == 143, output
