@@ -340,7 +340,7 @@ def _targets(group: str) -> Mapping[tuple[int, str], frozenset[str]]:
             for child in node.values():
                 add(child, depth + 1)
 
-    if re.fullmatch(r"[a-z]+", group):  # a separate folder, none that a key leads to
+    if re.fullmatch(r"[a-z]+", group):  # a folder of conf/ itself, none that a key leads to
         for path in (PACKAGED / group).glob("*.yaml"):
             add(yaml.safe_load(path.read_text("utf-8")), 1)
     return arguments

@@ -129,5 +129,6 @@ def _with_limited_host_memory(call: Callable[[], bool]) -> bool:
         with host_memory_limit():
             return call()
 
-    with ThreadPoolExecutor(max_workers=1) as thread:  # started without the limit: Python waits for ever else
+    # Started without the limit: Python would wait for ever for a thread that lacks memory to begin.
+    with ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(limited).result()

@@ -40,7 +40,7 @@ from sts_lightning.models.text.template import MASK, SLOT
 log = logging.getLogger(__name__)
 
 UNLIMITED = 10**6
-"""A tokenizer's ``model_max_length`` from which it means none."""
+"""Length that a tokenizer or a pipeline states, from which it means none."""
 
 ORDER = r"(Transformer,Pooling,|StaticEmbedding,)(Dense,)*(Normalize,)?"
 """Modules of a pipeline that is read, in their order."""
@@ -404,14 +404,13 @@ def _build(
     given: dict[str, Any],
 ) -> SentenceEncoder:
     """Build the encoder of a pipeline; ``given`` settings take precedence over it, unless they are None."""
-    rows = [count for count in (pipeline.row_tokens, tokenizer.model_max_length) if count is not None]
+    stated = (pipeline.row_tokens, tokenizer.model_max_length)
+    rows = [count for count in stated if count is not None and count < UNLIMITED]
     chosen: dict[str, Any] = {
         "max_length": None,
         "limit": pipeline.sentence_tokens,
-        # A limit that is given may be larger.
-        "row_limit": min(
-            (count for count in rows if count < UNLIMITED and given.get("limit") is None), default=None
-        ),
+        # A limit that is given may be larger than those of the files.
+        "row_limit": min(rows, default=None) if given.get("limit") is None else None,
         **pipeline.settings,
     }
     chosen |= {key: value for key, value in given.items() if value is not None}
