@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from transformers import masking_utils
 
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.models.compute import cpu_attention, lora
 from sts_lightning.models.loading.quantization import is_quantised
 
 
@@ -115,19 +116,26 @@ def _quantise(layer: Any, mode: FakeTensorMode) -> None:
 
 @contextmanager
 def gpu_kernels() -> Iterator[None]:
-    """Replace functions whose CPU kernels keep other tensors than those of CUDA.
+    """Replace functions that take another path on a CPU than on CUDA, since fake tensors are on the CPU.
 
-    Dropout keeps a mask of one byte per element instead of one in the dtype of its input. Attention with
-    dropout runs in a fused kernel, which keeps no probabilities. Norms and softmax are in float32 under
-    autocast.
+    Dropout keeps a mask of one byte per element instead of one in the dtype of its input, that of LoRA too,
+    which the backward pass draws again. Attention with dropout runs in a fused kernel, which keeps no
+    probabilities; in half precision it stays in half precision. Norms and softmax are in float32 under
+    autocast, and who asks for autocast without naming a device means that of CUDA.
     """
+    enabled = torch.is_autocast_enabled
     ours = {
         "dropout": _dropout,
         "scaled_dot_product_attention": _fused(F.scaled_dot_product_attention),
         "layer_norm": _in_float32(F.layer_norm),
         "softmax": _in_float32(F.softmax),
     }
-    with replaced(F, ours):  # where modules look functions up, in the backward pass of a checkpoint too
+    with (
+        replaced(F, ours),  # where modules look functions up, in the backward pass of a checkpoint too
+        replaced(torch, {"is_autocast_enabled": lambda device_type="cpu": enabled(device_type)}),
+        replaced(lora, {"_drop": _drop}),
+        replaced(cpu_attention, {"half_attention": lambda backbone: nullcontext()}),
+    ):
         yield
 
 
@@ -157,6 +165,13 @@ def replaced(module: Any, functions: dict[str, Callable[..., Any]]) -> Iterator[
 def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     dropped: Tensor = torch.native_dropout(input, p, True)[0] if training and p > 0 else input
     return dropped
+
+
+def _drop(x: Tensor, rate: float) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    if rate == 0:
+        return x, lambda grad: grad
+    dropped, mask = torch.native_dropout(x, rate, True)
+    return dropped, lambda grad: torch.ops.aten.native_dropout_backward(grad, mask, 1 / (1 - rate))
 
 
 def _fused(attention: Callable[..., Tensor]) -> Callable[..., Tensor]:

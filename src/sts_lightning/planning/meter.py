@@ -74,6 +74,10 @@ class Meter(TorchDispatchMode):
         self._purpose: Purpose = "activations"
         self._storages: dict[int, _Storage] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # two more calls for each operation, in case one were compiled
+
     @contextmanager
     def purpose(self, purpose: Purpose) -> Iterator[None]:
         """Count new tensors as of a purpose."""
@@ -116,6 +120,8 @@ class Meter(TorchDispatchMode):
     ) -> Any:
         """Run an operation, count its results, and record its arithmetic."""
         kwargs = kwargs or {}
+        if func is torch.ops.prim.device.default:  # asked several times for each operation
+            return args[0].fake_device
         if func.name() == "bitsandbytes::gemm_4bit":
             with self:  # of which the results alone would be seen
                 return _gemm_4bit(*args, **kwargs)
@@ -124,7 +130,7 @@ class Meter(TorchDispatchMode):
         for tensor in made:
             if tensor.untyped_storage()._cdata not in self._storages:
                 self.add(tensor, self._purpose)
-        if not func.is_view and made:
+        if made and not (func.is_view or func is torch.ops.aten._unsafe_view.default):
             count = flop_registry.get(func._overloadpacket)
             flops = int(count(*args, **kwargs, out_val=out)) if count is not None else 0
             read = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
