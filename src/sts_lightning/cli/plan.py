@@ -10,6 +10,7 @@ from sts_lightning.config.check import check_config, check_known
 from sts_lightning.config.compose import check_choices, compose_train
 from sts_lightning.planning.cost_lines import print_estimate
 from sts_lightning.planning.estimate import estimate
+from sts_lightning.planning.gpus import find_device
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.checks import build_parts
 
@@ -23,8 +24,9 @@ def plan_command(overrides: Sequence[str], card: str | None) -> None:
     Overrides are those of the run, such as model=mistral7b prompt=eol.
     """
     check_choices(overrides)
+    device = None if card is None else find_device(card)
     for name, cfg in compose_train(overrides).items():
         check_known(cfg)
         checked = check_config(cfg)
         build_parts(RunFolder(name), checked)  # which parts do not fit together
-        print_estimate(name, estimate(cfg, card))
+        print_estimate(name, estimate(cfg, device))

@@ -14,7 +14,6 @@ from sts_lightning.config.trust import Trust
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.reproduce.plan import open_table
 from sts_lightning.reproduce.run import list_tables, open_launcher, print_plan, reproduce
-from sts_lightning.reproduce.tables import write_report
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +104,8 @@ def run_command(
 @RESAMPLES
 def report_command(table: str, model: str | None, folder: Path, resamples: int) -> None:
     """Collect what has finished of TABLE, a file of conf/reproduce."""
+    from sts_lightning.reproduce.tables import write_report  # pandas and SciPy: not for a plan
+
     write_report(open_table(table, model, folder), table, resamples)
 
 

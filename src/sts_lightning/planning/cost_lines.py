@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
-from typing import Any
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from huggingface_hub.constants import HF_HUB_CACHE
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+import sts_lightning
 from sts_lightning.core.errors import UserError
+from sts_lightning.core.files import write_atomic
 from sts_lightning.core.text import counted
-from sts_lightning.planning.estimate import Estimate, estimate
-from sts_lightning.planning.gpus import BANDWIDTH, EFFICIENCY, GIB, find_device
+from sts_lightning.planning.gpus import BANDWIDTH, EFFICIENCY, GIB, device_of, find_device
 from sts_lightning.planning.meter import PURPOSES
+
+if TYPE_CHECKING:
+    from sts_lightning.data.data_set import Splits
+    from sts_lightning.planning.estimate import Estimate
 
 log = logging.getLogger(__name__)
 
 WITHOUT_COST = ("name", "seed", "init_from", "optim")
 """Settings in which the jobs of a sweep differ, and which change neither memory nor time."""
 
+LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes")
+"""Packages whose code a plan traces."""
+
+
+class Cost(NamedTuple):
+    """Cost of a run in words, or why there is no plan, and its duration if the device's speed is known."""
+
+    text: str
+    seconds: float | None = None
+
 
 class Costs:
     """Memory, steps, tokens and time of runs.
+
+    They are kept in ``$XDG_CACHE_HOME/sts-lightning/plans``, by default below ``~/.cache``, under a name that
+    changes with the configuration, the files that it names, the device, this package and `LIBRARIES`.
 
     Args:
         device: Device by name or memory; None: that of `estimate`.
@@ -33,26 +59,80 @@ class Costs:
 
     def __init__(self, device: str | None = None) -> None:
         self.device = None if device is None else find_device(device)
-        self._known: dict[str, str] = {}
+        self._known: dict[str, Cost] = {}
+        self._splits: dict[str, Splits] = {}
 
     def __call__(self, cfg: DictConfig) -> str:
+        """Return the cost of a run in words; see `of`."""
+        return self.of(cfg).text
+
+    def of(self, cfg: DictConfig) -> Cost:
         """Return the cost of a run; that of an equal run is not computed again.
 
         Args:
             cfg: Composed configuration of ``train.py`` without stages.
-
-        Returns:
-            The cost, or why there is no plan.
         """
         values: Any = OmegaConf.to_container(cfg)
-        key = json.dumps({name: value for name, value in values.items() if name not in WITHOUT_COST})
+        settings = {name: value for name, value in values.items() if name not in WITHOUT_COST}
+        device = repr(device_of(cfg, self.device)[0])
+        key = json.dumps([settings, device, sorted(_files([settings, cfg.data_root])), _code()])
         if key not in self._known:
-            log.info("planning run %d ...", len(self._known) + 1)
-            try:
-                self._known[key] = summary(estimate(cfg, self.device))
-            except UserError as error:
-                self._known[key] = "no plan: " + str(error).partition("\n")[0]
+            folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sts-lightning/plans"
+            path = folder / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
+            self._known[key] = _read(path) or self._plan(cfg, path)
         return self._known[key]
+
+    def _plan(self, cfg: DictConfig, path: Path) -> Cost:
+        from sts_lightning.planning.estimate import estimate  # a known cost needs no libraries
+
+        log.info("planning run %d ...", len(self._known) + 1)
+        try:
+            plan = estimate(cfg, self.device, self._splits)
+        except UserError as error:
+            return Cost("no plan: " + str(error).partition("\n")[0])
+        cost = Cost(summary(plan), plan.seconds)
+        with suppress(OSError):  # no place for the cache
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, json.dumps(cost))
+        return cost
+
+
+def _read(path: Path) -> Cost | None:
+    try:
+        text, seconds = json.loads(path.read_text(encoding="utf-8"))
+        return Cost(str(text), None if seconds is None else float(seconds))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _files(values: Any) -> Iterator[tuple[str, int, int]]:
+    """Yield path, size and time of the files that a configuration names, and of models in the hub's cache."""
+    for text in _texts(values):
+        stored = text.partition("@")[0].replace("/", "--")
+        hub = (Path(HF_HUB_CACHE, f"{kind}--{stored}") for kind in ("models", "datasets"))
+        for folder in (Path(text), *hub):
+            with suppress(OSError, ValueError):  # a text that is no path
+                for file in [folder, *folder.rglob("*")] if folder.exists() else ():
+                    state = file.stat()
+                    yield str(file.absolute()), state.st_size, state.st_mtime_ns
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
+    elif isinstance(value, str) and value:
+        yield value
+
+
+@cache
+def _code() -> str:
+    """Return a hash of this package, and the versions of `LIBRARIES`."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(sts_lightning.__file__).parent.rglob("*")):
+        if path.suffix in (".py", ".yaml"):
+            digest.update(path.read_bytes())
+    return " ".join([digest.hexdigest(), *map(version, LIBRARIES)])
 
 
 def print_estimate(name: str, plan: Estimate) -> None:

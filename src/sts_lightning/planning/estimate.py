@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.build import build
+from sts_lightning.config.build import build, shared_settings
 from sts_lightning.config.check import check_config
 from sts_lightning.config.machine import training_chunk_tokens
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data.collate import Batch, ViewCollator
+from sts_lightning.data.data_set import Splits
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.tables import values_of
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.text.tokenizer import Prepare, TokenizedBatch
 from sts_lightning.planning.auxiliary import draw_auxiliary
-from sts_lightning.planning.gpus import Device, find_device
+from sts_lightning.planning.gpus import Device, device_of
 from sts_lightning.planning.meter import Purpose
 from sts_lightning.planning.skeleton import build_skeleton
 from sts_lightning.planning.trace_step import Trace, trace_step
@@ -34,6 +35,9 @@ from sts_lightning.training.trainer import StepCount, count_steps
 
 FEW_LAYERS = (2, 3)
 """Depths of the traces from which that of a deep model is extrapolated; equal layers add equal bytes."""
+
+FIRST_SIZE = 20
+"""Examples in the micro batch that is traced first: near what 24 GB hold of the 7B recipes."""
 
 T = TypeVar("T")
 
@@ -76,7 +80,9 @@ class Estimate:
         return self.memory <= self.device.usable
 
 
-def estimate(cfg: DictConfig, device: Device | str | None = None) -> Estimate:
+def estimate(
+    cfg: DictConfig, device: Device | None = None, splits: dict[str, Splits] | None = None
+) -> Estimate:
     """Plan a run by tracing a step of it on fake tensors; no weights are read and no GPU is needed.
 
     The peak is that of a batch of the longest rows that the configuration allows. Micro batches are those of
@@ -84,27 +90,25 @@ def estimate(cfg: DictConfig, device: Device | str | None = None) -> Estimate:
 
     Args:
         cfg: Composed configuration of ``train.py`` without stages.
-        device: GPU by name or memory, or ``cpu``; by default this machine's.
+        device: Device; by default this machine's.
+        splits: Data that was read for earlier plans, by its settings; that of this one is added.
 
     Raises:
-        ConfigError: A setting is wrong, the device is not known, or the shape of the model is not known here.
+        ConfigError: A setting is wrong, or the shape of the model is not known here.
     """
-    cfg, notes = check_config(cfg), []
-    target = device if isinstance(device, Device) else find_device(device)
-    trainer = cfg.trainer
-    needs_gpu = trainer.accelerator == "gpu" or (trainer.accelerator == "auto" and not trainer.cpu_fallback)
-    if device is None and not target.gpu and needs_gpu:
-        target = find_device("24GB")
-        notes.append("no GPU is visible; planned for one of 24 GB")
+    cfg = check_config(cfg)
+    target, notes = device_of(cfg, device)
     tracer = Tracer(cfg, target)
-    micro = trainer.micro_batch_size
+    micro = cfg.trainer.micro_batch_size
     if micro == "auto":
         largest = tracer.largest()
         micro = None if largest is None else max(1, largest)
     trace, traced_tokens = tracer.trace(micro)
-    if trainer.micro_batch_size != "auto" and trace.peak.total() > target.usable:
+    if cfg.trainer.micro_batch_size != "auto" and trace.peak.total() > target.usable:
         notes.append("trainer.micro_batch_size=auto plans the largest micro batch that fits")
     sheet = draw(cfg, tracer.precision, micro, FEW_LAYERS[0] if tracer.deep else None)
+    if splits is not None:
+        _read_once(cfg, sheet.data, splits)
     work = measure(cfg, sheet.module, sheet.data, tracer.prepare)
     return Estimate(
         target,
@@ -193,9 +197,26 @@ class Tracer:
         return self.trace(micro)[0].peak.total()
 
     def largest(self) -> int | None:
-        """Return the largest micro batch that fits, 0 if none; None if the whole batch does at once."""
-        usable, sizes = self.device.usable, range(1, self.batch_size + 1)
-        return None if self.bytes_at(None) <= usable else bisect_right(sizes, usable, key=self.bytes_at)
+        """Return the largest micro batch that fits, 0 if none; None if the whole batch does at once.
+
+        Memory is nearly a line in the size of a micro batch. The next size to trace is where the line through
+        the last two reaches the memory of the device, until a traced size is the last one below it. The whole
+        batch at once takes no less than as a single micro batch.
+        """
+        usable, whole = self.device.usable, self.batch_size
+        fits, fails = 0, whole + 1
+        size, before = min(FIRST_SIZE, whole), 0
+        while size > fits:
+            peak = self.trace(size)[0].peak
+            excess = peak.total() - usable
+            if before:
+                growth = (peak.total() - self.bytes_at(before)) / (size - before)
+            else:
+                growth = peak["activations"] / size
+            fits, fails = (size, fails) if excess <= 0 else (fits, size)
+            reached = size - math.ceil(excess / growth) if growth > 0 else whole
+            size, before = min(max(reached, fits, 1), fails - 1), size
+        return None if fits == whole and self.bytes_at(None) <= usable else fits
 
     def _longest_batch(self, sheet: Blueprint) -> Batch[TokenizedBatch]:
         """Return a batch of this process whose rows have the maximum length."""
@@ -247,6 +268,20 @@ def _seconds(
     traced_tokens *= processes
     per_step = encoder * work.step_tokens / traced_tokens + rest
     return work.steps * per_step + work.evaluated * forward / traced_tokens
+
+
+def _read_once(cfg: DictConfig, data: DataModule, splits: dict[str, Splits]) -> None:
+    """Let a data module take what was read for another of the same settings."""
+    settings = {name: value for name, value in cfg.data.items() if name not in ("batch_size", "num_workers")}
+    key = json.dumps([settings, shared_settings(cfg)], default=OmegaConf.to_container)
+    read = data.data_set.read
+
+    def read_once() -> Splits:
+        if key not in splits:
+            splits[key] = read()
+        return splits[key]
+
+    data.data_set = replace(data.data_set, read=read_once)
 
 
 NO_STEPS = StepCount(1, 10**9, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -10,12 +11,16 @@ from importlib.resources import files
 import psutil
 import torch
 import yaml
+from omegaconf import DictConfig
 
 from sts_lightning.config.machine import cpu_multiplies_bfloat16
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.planning.meter import Cost
 
 GIB = 2**30
+
+STEP = GIB // 4
+"""Unit of the memory of this machine, so that a plan does not change with every byte that is taken."""
 
 CONTEXT = int(0.75 * GIB)
 """Memory of a device that PyTorch's tensors cannot use: CUDA's context, kernels, workspaces of libraries."""
@@ -98,15 +103,37 @@ def find_device(text: str | None) -> Device:
     return Device(text, int(float(size[1]) * GIB))
 
 
+def device_of(cfg: DictConfig, device: Device | None = None) -> tuple[Device, list[str]]:
+    """Return the device to plan a run for, and what is assumed about it.
+
+    Args:
+        cfg: Composed configuration.
+        device: The device, if the user named one; else this machine's, or a common GPU if the run needs one.
+    """
+    target = device or this_machine()
+    trainer = cfg.trainer
+    needs_gpu = trainer.accelerator == "gpu" or (trainer.accelerator == "auto" and not trainer.cpu_fallback)
+    if device is None and not target.gpu and needs_gpu:
+        return find_device("24GB"), ["no GPU is visible; planned for one of 24 GB"]
+    return target, []
+
+
 def this_machine() -> Device:
-    """Return the visible GPU or this CPU, of unknown speed: its name does not say which of `GPUS` it is."""
+    """Return the visible GPU or this CPU, of unknown speed: its name does not say which of `GPUS` it is.
+
+    Its memory is what other processes leave, of a GPU in steps of `STEP`.
+    """
     if not torch.cuda.is_available():
         return _this_cpu()
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     precision = "bf16-mixed" if properties.major >= 8 else "32-true"
-    return Device(properties.name, properties.total_memory, precision=precision)
+    free, total = torch.cuda.mem_get_info()
+    # What this process holds is its own, and so is its context, which `usable` leaves room for.
+    taken = max(0, total - free - torch.cuda.memory_reserved() - CONTEXT)
+    return Device(properties.name, total - math.ceil(taken / STEP) * STEP, precision=precision)
 
 
 def _this_cpu() -> Device:
     precision = "bf16-mixed" if cpu_multiplies_bfloat16() else "32-true"
-    return Device("this CPU", psutil.virtual_memory().available, precision=precision, gpu=False)
+    free = psutil.virtual_memory().available
+    return Device("this CPU", free // STEP * STEP, precision=precision, gpu=False)

@@ -55,9 +55,11 @@ class TableRun(Job):
 
     Attributes:
         entry: ``train`` or ``eval``.
+        hours: Approximate duration.
     """
 
     entry: Entry = "train"
+    hours: float = 0.0
 
     @property
     def after(self) -> Path | None:
@@ -227,7 +229,9 @@ class Table:
         except (HydraException, OmegaConfBaseException) as error:
             cause = explain(error, entry, overrides)
             raise ConfigError(f"{self.spec.title}, {cell.row}: {cause}", key=cause.key) from error
-        run = TableRun(0, overrides, self.root / name, demand, str(script_of(entry)), trust, entry=entry)
+        hours = self.needs.duration(entry, start is not None)
+        script = str(script_of(entry))
+        run = TableRun(0, overrides, self.root / name, demand, script, trust, entry=entry, hours=hours)
         if start is not None:
             # The earlier run was composed here too, hence the consent to read its folder.
             run.trust |= start.trust

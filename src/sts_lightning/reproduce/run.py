@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.errors import HydraException
 from hydra.utils import instantiate
@@ -25,10 +26,12 @@ from sts_lightning.core.errors import (
 from sts_lightning.core.text import counted
 from sts_lightning.reproduce.plan import VARYING, Table, TableRun, open_table
 from sts_lightning.reproduce.spec import CITED, RUNS, load_spec
-from sts_lightning.reproduce.tables import write_report
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.job import Job
 from sts_lightning.sweep.job_list import print_line, print_run
+
+if TYPE_CHECKING:
+    from sts_lightning.planning.cost_lines import Costs
 
 log = logging.getLogger(__name__)
 
@@ -61,10 +64,13 @@ def reproduce(
 
         if not torch.cuda.is_available():
             raise ConfigError(
-                f"each run of this table needs {table.needs}, and no GPU is visible. --model minilm runs the "
-                "same rows at a small scale, and `reproduce plan` in place of `reproduce` shows the runs."
+                f"each run of this table needs {table.needs.hardware}, and no GPU is visible. "
+                "--model minilm runs the same rows at a small scale, and `reproduce plan` in place of "
+                "`reproduce` shows the runs."
             )
     finished = run_table(table, open_launcher(table, launcher, settings))
+    from sts_lightning.reproduce.tables import write_report  # pandas and SciPy, for which no run waits
+
     write_report(table, name, resamples)
     if not finished:
         raise UserError(
@@ -189,25 +195,48 @@ def print_plan(table: Table, jobs: int | None, gpu: str | None) -> None:
         ConfigError: The GPU is not known.
     """
     runs: dict[Path, TableRun] = {}
-    for run in (run for group, _ in groups(table) for run in group):
+    for run in _composed(table):
         if runs.setdefault(run.folder, run) is run:
             print_run(run.run_folder, command_line(run.entry, *run.overrides, *run.added), ())
     from sts_lightning.planning.cost_lines import Costs  # with torch, for which the list does not wait
 
     cost = Costs(gpu)
-    known: set[tuple[str, ...]] = set()
+    hours: dict[tuple[str, ...], float | None] = {}
+    left: list[float] = []
     for run in runs.values():
         fixed = tuple(text for text in run.overrides if text.partition("=")[0] not in VARYING)
-        if run.entry == "train" and fixed not in known:  # the runs of a row cost the same
-            known.add(fixed)
-            print_line(command_line("train", *fixed))
-            for name, cfg in compose_train(fixed).items():
-                print_line(f"{'':10}{cost(cfg) if name == 'run' else f'{name}: {cost(cfg)}'}", style="dim")
-    left = sum(not run.run_folder.finished for run in runs.values())
-    hours = left * table.needs.hours / (jobs or 1)
+        if fixed not in hours:  # the runs of a row cost the same
+            hours[fixed] = _print_costs(fixed, cost) if run.entry == "train" else None
+        if not run.run_folder.finished:
+            planned = hours[fixed]
+            left.append(run.hours if planned is None else planned)
+    together = sum(left) / (jobs or 1)
     print_line(
-        f"{counted(len(runs), 'run')}, {left} left; about {hours:.1f} hours, {jobs or 1} at a time. "
-        f"Each needs: {table.needs}."
+        f"{counted(len(runs), 'run')}, {len(left)} left; about {together:.1f} hours, {jobs or 1} at a time. "
+        f"Each needs: {table.needs.hardware}."
     )
     if any(table.search_runs(cell) for cell in table.cells):
         print_line("Rows with a choice by dev score show their runs once that choice is made.")
+
+
+def _composed(table: Table) -> Iterator[TableRun]:
+    """Yield the runs as they are composed, without those that wait for a choice."""
+    yield from table.preparations()
+    for cells in table.levels():
+        for cell in cells:
+            yield from table.search_runs(cell).values()
+        for cell in cells:
+            with suppress(CheckpointError):
+                yield from table.seed_runs(cell)
+
+
+def _print_costs(overrides: tuple[str, ...], cost: Costs) -> float | None:
+    """Print what a training costs; return its hours, None if the device's speed is not known."""
+    print_line(command_line("train", *overrides))
+    seconds = []
+    for name, cfg in compose_train(overrides).items():
+        each = cost.of(cfg)
+        seconds.append(each.seconds)
+        print_line(f"{'':10}{each.text if name == 'run' else f'{name}: {each.text}'}", style="dim")
+    known = [each for each in seconds if each is not None]
+    return sum(known) / 3600 if len(known) == len(seconds) else None

@@ -11,7 +11,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from sts_lightning.core.conf_folders import PACKAGED, files_of
+from sts_lightning.core.conf_folders import PACKAGED, Entry, files_of
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.text import counted
 
@@ -76,6 +76,10 @@ class RowSpec(Preparation):
     choice_of: str | None = None
 
 
+EVALUATION = 0.1
+"""Hours of a run that only evaluates, at most: a 7B model on a GPU, or a small one on a CPU."""
+
+
 @dataclass
 class Requirements:
     """Hardware and time required by each run of a table.
@@ -83,16 +87,34 @@ class Requirements:
     Attributes:
         gpus: Number of GPUs; 0: none.
         memory: Memory of each GPU in GB.
-        hours: Approximate duration of a run.
+        hours: Approximate duration of a training.
+        tuning: The same of one that starts from another run; None: as any other.
     """
 
     gpus: int = 0
     memory: int = 0
     hours: float = MISSING
+    tuning: float | None = None
+
+    @property
+    def hardware(self) -> str:
+        """What each run needs, in words."""
+        return f"{counted(self.gpus, 'GPU')} with {self.memory} GB" if self.gpus else "no GPU"
+
+    def duration(self, entry: Entry, later: bool) -> float:
+        """Return the approximate hours of a run.
+
+        Args:
+            entry: Command of the run.
+            later: Whether it starts from another run.
+        """
+        if entry == "eval":
+            return min(EVALUATION, self.hours)
+        return self.hours if self.tuning is None or not later else self.tuning
 
     def __str__(self) -> str:
-        gpus = f"{counted(self.gpus, 'GPU')} with {self.memory} GB" if self.gpus else "no GPU"
-        return f"{gpus}, " + (f"{self.hours:g} h" if self.hours >= 1 else f"{60 * self.hours:.0f} min")
+        hours = f"{self.hours:g} h" if self.hours >= 1 else f"{60 * self.hours:.0f} min"
+        return f"{self.hardware}, up to {hours}"
 
 
 @dataclass
