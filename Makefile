@@ -103,10 +103,11 @@ reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss
 	$(BIN)/python train.py -m experiment=stage2 seed=1,2,3 hydra.sweep.dir=runs/stage2
 	$(BIN)/sts-lightning runs mean runs/stage2/*
 
-tables: install  ## list the tables that can be re-run and the figures that can be drawn, with what each needs
+tables: $(DEMO_STAMP)  ## list the tables that can be re-run and the figures that can be drawn, with what each needs
 	$(BIN)/sts-lightning reproduce
 
-reproduce: install  ## re-run a table: make reproduce TABLE=pcc_table3 [MODEL=minilm] [PLAN=1] [JOBS=2] [LAUNCHER=slurm SET=partition=gpu]
+# Listing needs no extra; a launcher may.
+reproduce: $(if $(PLAN),$(DEMO_STAMP),install)  ## re-run a table: make reproduce TABLE=pcc_table3 [MODEL=minilm] [PLAN=1] [JOBS=2] [LAUNCHER=slurm SET=partition=gpu]
 	@test -n "$(TABLE)" || { echo 'which table? make reproduce TABLE=... (make tables lists them)'; exit 2; }
 	$(BIN)/sts-lightning reproduce $(if $(PLAN),plan,run) $(TABLE) $(if $(MODEL),--model $(MODEL)) $(if $(JOBS),--jobs $(JOBS)) \
 		$(if $(LAUNCHER),--launcher $(LAUNCHER)) $(addprefix --set ,$(SET))

@@ -200,22 +200,26 @@ class Tracer:
         """Return the largest micro batch that fits, 0 if none; None if the whole batch does at once.
 
         Memory is nearly a line in the size of a micro batch. The next size to trace is where the line through
-        the last two reaches the memory of the device, until a traced size is the last one below it. The whole
-        batch at once takes no less than as a single micro batch.
+        the last two reaches the memory of the device, until that is a traced size; after four, the middle of
+        those that are left. The whole batch at once takes no less than as a single micro batch.
         """
         usable, whole = self.device.usable, self.batch_size
         fits, fails = 0, whole + 1
-        size, before = min(FIRST_SIZE, whole), 0
-        while size > fits:
+        sizes = [min(FIRST_SIZE, whole)]
+        while (size := sizes[-1]) > fits:
             peak = self.trace(size)[0].peak
             excess = peak.total() - usable
-            if before:
-                growth = (peak.total() - self.bytes_at(before)) / (size - before)
-            else:
-                growth = peak["activations"] / size
             fits, fails = (size, fails) if excess <= 0 else (fits, size)
-            reached = size - math.ceil(excess / growth) if growth > 0 else whole
-            size, before = min(max(reached, fits, 1), fails - 1), size
+            growth, lowest = peak["activations"] / size, fits + 1  # of one trace, which may be too steep
+            if len(sizes) > 1:
+                growth, lowest = (peak.total() - self.bytes_at(sizes[-2])) / (size - sizes[-2]), fits
+            if len(sizes) > 4:
+                reached = (fits + fails) // 2
+            elif growth > 0:
+                reached = size - math.ceil(excess / growth)
+            else:
+                reached = whole if excess <= 0 else 1
+            sizes.append(min(max(reached, lowest, 1), fails - 1))
         return None if fits == whole and self.bytes_at(None) <= usable else fits
 
     def _longest_batch(self, sheet: Blueprint) -> Batch[TokenizedBatch]:

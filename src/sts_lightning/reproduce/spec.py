@@ -76,10 +76,6 @@ class RowSpec(Preparation):
     choice_of: str | None = None
 
 
-EVALUATION = 0.1
-"""Hours of a run that only evaluates, at most: a 7B model on a GPU, or a small one on a CPU."""
-
-
 @dataclass
 class Requirements:
     """Hardware and time required by each run of a table.
@@ -88,13 +84,16 @@ class Requirements:
         gpus: Number of GPUs; 0: none.
         memory: Memory of each GPU in GB.
         hours: Approximate duration of a training.
-        tuning: The same of one that starts from another run; None: as any other.
+        tuning: That of one that starts from another run; None: as any other.
+        evaluation: That of an evaluation, if less than `hours`; by default on the seven test sets, of a 7B model
+            on a GPU or a small one on a CPU.
     """
 
     gpus: int = 0
     memory: int = 0
     hours: float = MISSING
     tuning: float | None = None
+    evaluation: float = 0.1
 
     @property
     def hardware(self) -> str:
@@ -109,7 +108,7 @@ class Requirements:
             later: Whether it starts from another run.
         """
         if entry == "eval":
-            return min(EVALUATION, self.hours)
+            return min(self.evaluation, self.hours)
         return self.hours if self.tuning is None or not later else self.tuning
 
     def __str__(self) -> str:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.planning import cost_lines as module
+from sts_lightning.planning import cost_lines, estimate
+from sts_lightning.planning.cost_lines import Cost
 from sts_lightning.reproduce.plan import Cell, Table, open_table
 from sts_lightning.reproduce.run import list_tables, print_plan, run_table
-from sts_lightning.reproduce.spec import Search
+from sts_lightning.reproduce.spec import Requirements, RowSpec, Search
 from tests.unit.reproduce.conftest import finish, spec
 
 
 @pytest.fixture
-def costs(monkeypatch: pytest.MonkeyPatch) -> None:
+def costs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Costs without a trace."""
-    monkeypatch.setattr(module, "estimate", lambda cfg, card: cfg)
-    monkeypatch.setattr(module, "summary", lambda cfg: f"{cfg.data.batch_size} rows at a time")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(
+        estimate, "estimate", lambda cfg, card, splits: SimpleNamespace(cfg=cfg, seconds=None)
+    )
+    monkeypatch.setattr(cost_lines, "summary", lambda plan: f"{plan.cfg.data.batch_size} rows at a time")
 
 
 @pytest.fixture
@@ -34,7 +39,7 @@ def test_the_plan_counts_what_is_left(table: Table, capsys: pytest.CaptureFixtur
     print_plan(table, jobs=2, gpu=None)
     printed = capsys.readouterr().out
     assert (printed.count("\nnew "), printed.count("done ")) == (6, 3)
-    assert "9 runs, 6 left; about 3.0 hours, 2 at a time. Each needs: no GPU, 1 h." in printed
+    assert "9 runs, 6 left; about 3.0 hours, 2 at a time. Each needs: no GPU." in printed
 
 
 def test_the_plan_shows_once_what_the_runs_of_a_row_cost(
@@ -42,6 +47,29 @@ def test_the_plan_shows_once_what_the_runs_of_a_row_cost(
 ) -> None:
     print_plan(table, jobs=None, gpu="24GB")
     assert capsys.readouterr().out.count(" rows at a time") == 3
+
+
+def test_hours_are_those_of_the_plan_or_else_of_each_kind_of_run(
+    tmp_path: Path, costs: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned = spec()
+    planned.needs = Requirements(gpus=1, memory=24, hours=6, tuning=1.5)
+    planned.rows = {
+        "untuned": RowSpec([], trains=False),
+        "stage 1": RowSpec(["experiment=pcc_stage1"]),
+        "stage 2": RowSpec(["experiment=pcc_stage2"], after="stage 1"),
+        "evaluated": RowSpec([], trains=False, after="stage 2"),
+    }
+    print_plan(Table(planned, tmp_path), jobs=1, gpu=None)
+    # three seeds of each stage, four evaluations of at most 0.1 hours
+    assert f"10 runs, 10 left; about {3 * 6 + 3 * 1.5 + 4 * 0.1:.1f} hours" in capsys.readouterr().out
+
+    seconds = {"infonce": 7200.0, "pearson": 360.0}
+    monkeypatch.setattr(
+        cost_lines.Costs, "of", lambda costs, cfg: Cost("", seconds[cfg.loss._target_.split(".")[-2]])
+    )
+    print_plan(Table(planned, tmp_path), jobs=1, gpu="h100")
+    assert f"about {3 * 2 + 3 * 0.1 + 4 * 0.1:.1f} hours" in capsys.readouterr().out
 
 
 def test_a_plan_says_once_that_rows_wait_for_a_choice(

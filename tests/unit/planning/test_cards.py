@@ -36,14 +36,23 @@ def test_an_operation_takes_the_longer_of_arithmetic_and_transfer() -> None:
     assert single == pytest.approx(1 / EFFICIENCY)
 
 
-@pytest.mark.parametrize(("major", "precision"), [(8, "bf16-mixed"), (7, "32-true")])
-def test_the_card_of_this_machine_has_its_memory_and_no_time(
-    major: int, precision: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("major", "precision", "free", "reserved", "memory"),
+    [
+        (8, "bf16-mixed", 22.5, 0, 23),  # our context alone
+        (7, "32-true", 15.5, 2, 18.25),  # 23 - 15.5 - 2 - 0.75 = 4.75 GiB of another process
+        (8, "bf16-mixed", 15.4, 2, 18),  # and a little more, which is rounded
+    ],
+)
+def test_the_card_of_this_machine_has_the_memory_that_others_leave_and_no_time(
+    major: int, precision: str, free: float, reserved: int, memory: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     properties = SimpleNamespace(name="NVIDIA A10", total_memory=23 * GIB, major=major)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (int(free * GIB), 23 * GIB))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: reserved * GIB)
     found = this_machine()
-    assert (found.name, found.memory, found.precision) == ("NVIDIA A10", 23 * GIB, precision)
+    assert (found.name, found.memory, found.precision) == ("NVIDIA A10", int(memory * GIB), precision)
     assert found.gpu and found.bandwidth == 0
