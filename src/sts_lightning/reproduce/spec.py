@@ -85,8 +85,8 @@ class Requirements:
         memory: Memory of each GPU in GB.
         hours: Approximate duration of a training.
         tuning: That of one that starts from another run; None: as any other.
-        evaluation: That of an evaluation, if less than `hours`; by default on the seven test sets, of a 7B model
-            on a GPU or a small one on a CPU.
+        evaluation: That of an evaluation, if less than `hours`; by default on the seven test sets, of a 7B
+            model on a GPU or a small one on a CPU.
     """
 
     gpus: int = 0
