@@ -197,8 +197,6 @@ def _table_line(name: str, spec: TableSpec, records: list[Record]) -> Line:
     models = dict.fromkeys(cell.model for cell in cells if cell.model is not None)
     shown = len({cell.row for cell in cells})
     cited = len(spec.published.get(CITED, {}))
-    needs = spec.needs
-    gpus = f"{needs.gpus} GPU with {needs.memory} GB" if needs.gpus else "no GPU"
     return Line(
         *parsed[:2],
         (
@@ -206,7 +204,7 @@ def _table_line(name: str, spec: TableSpec, records: list[Record]) -> Line:
             _state(spec, records) if cells else CITED,
             f"{shown} run{f', {cited} cited' if cited else ''}",
             ", ".join(f"{model} ({PARAMETERS[model]})" for model in models),
-            f"{counted(runs, 'run')}, each {gpus}, {needs.hours:g} h",
+            f"{counted(runs, 'run')}, each {spec.needs}",
             ", ".join(_data(spec)),
             f"`make reproduce TABLE={name}`",
         ),
