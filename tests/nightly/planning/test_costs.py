@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sts_lightning.planning.cost_lines import Costs
 from tests.unit.planning.test_costs import TINY, Config
+from tests.unit.planning.test_costs import kept as kept
 
 
 def test_without_a_card_there_is_no_time(config: Config) -> None:
