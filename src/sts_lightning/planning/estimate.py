@@ -27,7 +27,7 @@ from sts_lightning.planning.auxiliary import draw_auxiliary
 from sts_lightning.planning.gpus import Device, device_of
 from sts_lightning.planning.meter import Purpose
 from sts_lightning.planning.skeleton import build_skeleton
-from sts_lightning.planning.trace_step import Trace, trace_step
+from sts_lightning.planning.trace_step import LossTrace, Trace, trace_step
 from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.training.assembly import make_data, make_loss, make_module
 from sts_lightning.training.module import STSModule
@@ -139,6 +139,8 @@ class Tracer:
             self.chunk_tokens = training_chunk_tokens("gpu" if device.gpu else "cpu", self.precision)
         self.processes = max(1, cfg.trainer.devices * cfg.trainer.num_nodes)
         self.batch_size = math.ceil(cfg.data.batch_size / self.processes)
+        self._loss: LossTrace | None = None
+        self._longest: Batch[TokenizedBatch] | None = None
         self._traces: dict[int | None, tuple[Trace, int]] = {}
         self.depth = build_skeleton(cfg.model, cfg.prompt, FEW_LAYERS[0]).depth or 0
         # An auxiliary model may be built from several layers of the encoder.
@@ -223,17 +225,22 @@ class Tracer:
         return None if fits == whole and self.bytes_at(None) <= usable else fits
 
     def _longest_batch(self, sheet: Blueprint) -> Batch[TokenizedBatch]:
-        """Return a batch of this process whose rows have the maximum length."""
+        """Return a batch of this process whose rows have the maximum length, the same for all traces."""
+        if self._longest is not None:
+            return self._longest
         encoder, data = sheet.module.encoder, sheet.data
         label = 0 if data.label == "class" else 1.5
         text = "a " * encoder.tokenizer.max_length
         example = {view.column: text for view in data.views} | {"label": label}
         collate = ViewCollator(data.views, data.label, self.prepare(encoder, True))
-        return collate([example] * self.batch_size)
+        self._longest = collate([example] * self.batch_size)
+        return self._longest
 
     def _step(self, sheet: Blueprint, batch: Batch[TokenizedBatch], rows: TokenizedBatch) -> Trace:
         clip = self.cfg.trainer.gradient_clip_val
-        trace = trace_step(sheet.module, replace(batch, rows=rows), self.precision, self.device.gpu, clip)
+        step = replace(batch, rows=rows)
+        trace = trace_step(sheet.module, step, self.precision, self.device.gpu, clip, self._loss)
+        self._loss = trace.loss
         if self.processes > 1:  # DDP's buckets hold a second copy
             trace.peak["gradients"] += sum(
                 p.numel() * p.itemsize for p in sheet.module.parameters() if p.requires_grad

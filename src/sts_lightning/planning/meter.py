@@ -103,12 +103,22 @@ class Meter(TorchDispatchMode):
         if self.now.total() > self.peak.total():
             self.peak = self.now.copy()
 
-    def replace(self, old: Tensor, new: Tensor, purpose: Purpose) -> None:
-        """Count a tensor in place of another that is no longer counted."""
-        stored = self._storages.get(old.untyped_storage()._cdata)
+    def raise_peak(self, above: Counter[Purpose]) -> None:
+        """Count bytes above those that are alive now, for a moment."""
+        high = self.now.copy()
+        high.update(above)
+        self.peak = max(self.peak, high, key=Counter.total)
+
+    def forget(self, tensor: Tensor) -> None:
+        """No longer count a tensor."""
+        stored = self._storages.get(tensor.untyped_storage()._cdata)
         if stored is not None:
             self.now[stored.purpose] -= stored.size
             stored.size = 0
+
+    def replace(self, old: Tensor, new: Tensor, purpose: Purpose) -> None:
+        """Count a tensor in place of another."""
+        self.forget(old)
         self.add(new, purpose)
 
     def _free(self, key: int) -> None:

@@ -38,6 +38,20 @@ ADAPTER_NAMES = ("lora_", "prompt_encoder", "prompt_embeddings")
 
 
 @dataclass(frozen=True)
+class LossTrace:
+    """What a loss takes.
+
+    Attributes:
+        above: Bytes for each purpose above those before the loss, without its vectors, at the moment of the
+            highest sum.
+        costs: Its operations, backward pass included.
+    """
+
+    above: Counter[Purpose]
+    costs: Counter[Cost]
+
+
+@dataclass(frozen=True)
 class Trace:
     """A training step, after the first one.
 
@@ -48,6 +62,7 @@ class Trace:
         forward: Operations of the encoder's forward pass, counted by their arithmetic.
         encoder: Operations of forward and backward pass.
         rest: Operations of the loss and the optimiser.
+        loss: The loss alone, for other traces; None if they may differ in it.
     """
 
     peak: Counter[Purpose]
@@ -55,10 +70,16 @@ class Trace:
     forward: Counter[Cost]
     encoder: Counter[Cost]
     rest: Counter[Cost]
+    loss: LossTrace | None = None
 
 
 def trace_step(
-    module: STSModule, batch: Batch[TokenizedBatch], precision: str, gpu: bool, clip: float | None
+    module: STSModule,
+    batch: Batch[TokenizedBatch],
+    precision: str,
+    gpu: bool,
+    clip: float | None,
+    loss: LossTrace | None = None,
 ) -> Trace:
     """Run one step of a module without memory: forward, loss, backward, clipping, optimiser.
 
@@ -72,12 +93,14 @@ def trace_step(
         precision: Precision of training, in Lightning's names.
         gpu: Whether to trace what CUDA's kernels keep, or those of a CPU.
         clip: Maximal gradient norm, None for no clipping.
+        loss: The same loss on a batch of the same size, if it has been traced: it runs on real numbers, which
+            may take longer than the rest of a trace.
 
     Raises:
         ConfigError: The model needs values of tensors in a way that a trace cannot follow.
     """
     with explaining_untraceable():
-        return _Step(module, batch, precision, gpu, clip).run()
+        return _Step(module, batch, precision, gpu, clip, loss).run()
 
 
 @dataclass
@@ -87,6 +110,7 @@ class _Step:
     precision: str
     gpu: bool
     clip: float | None
+    loss: LossTrace | None
     mode: FakeTensorMode = field(default_factory=fake_mode)
     meter: Meter = field(default_factory=Meter)
 
@@ -112,7 +136,7 @@ class _Step:
         del pooled
         further = self._further(step)
         encoder = forward + self._take_costs()
-        outputs, gradients = self._loss(vectors, further)
+        outputs, gradients = self._known_loss(vectors) or self._loss(vectors, further)
         del vectors, further
         waiting = meter.now["activations"] - before
         rest = self._take_costs()
@@ -136,7 +160,7 @@ class _Step:
                 nn.utils.clip_grad_norm_(module.parameters(), self.clip)
             optimizer.step()
         rest.update(self._take_costs())
-        return Trace(meter.peak, max(waiting, passed), forward, encoder, rest)
+        return Trace(meter.peak, max(waiting, passed), forward, encoder, rest, self.loss)
 
     def _further(self, step: Step) -> dict[str, Tensor]:
         """Return what the auxiliary model gives the loss, as a fake tensor by the name of the argument."""
@@ -199,6 +223,18 @@ class _Step:
             optimizer.step()
         self.meter.peak = self.meter.now.copy()
 
+    def _known_loss(self, vectors: Tensor) -> tuple[list[Tensor], list[Tensor]] | None:
+        """Count a loss that has been traced, and return as `_loss` does."""
+        if self.loss is None or not vectors.requires_grad:
+            return None
+        self.meter.forget(vectors)
+        self.meter.raise_peak(self.loss.above)
+        self.meter.costs.update(self.loss.costs)
+        with self.mode:
+            gradient = torch.empty(vectors.shape)
+        self.meter.add(gradient, "vectors")
+        return [vectors], [gradient]
+
     def _loss(self, vectors: Tensor, further: dict[str, Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         """Run the loss on random tensors in place of those of the trace.
 
@@ -206,6 +242,9 @@ class _Step:
             The tensors of the trace that take a gradient, and their fake gradients.
         """
         batch, meter, generator = self.batch, self.meter, torch.Generator().manual_seed(0)
+        meter.forget(vectors)  # of as many rows as are traced
+        before, peak = meter.now.copy(), meter.peak
+        meter.peak = before
 
         def real(old: Tensor, shape: Sequence[int]) -> Tensor:
             made = torch.randn(shape, generator=generator).requires_grad_(old.requires_grad)
@@ -221,6 +260,12 @@ class _Step:
             if self.module.regularizer is not None:
                 loss = loss + self.module.regularizer(views)
             loss.backward()
+        above = meter.peak.copy()
+        above.subtract(before)
+        meter.peak = max(peak, meter.peak, key=Counter.total)
+        # Vectors of an auxiliary model may be others in another trace, and a head has gradients.
+        if not further and not any(True for _ in self.module.loss.parameters()):
+            self.loss = LossTrace(above, meter.costs.copy())
         taking = [(old, new) for old, new in traced if old.requires_grad]
         with self.mode:
             gradients = [torch.empty(old.shape) for old, _ in taking]

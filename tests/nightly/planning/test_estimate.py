@@ -95,6 +95,14 @@ def test_a_deep_model_has_the_arithmetic_of_all_layers(config: Config) -> None:
         assert seconds[0] == pytest.approx(seconds[1], rel=0.01)
 
 
+def test_a_loss_that_was_traced_counts_as_if_it_ran(config: Config) -> None:
+    tracer = Tracer(check_config(config(*MISTRAL)), card(2**40))
+    ran, _ = tracer.full(2)
+    assert ran.loss is not None and ran.loss.above["vectors"] > 0
+    known, _ = tracer.full(2)
+    assert (known.peak, known.rest, known.encoder) == (ran.peak, ran.rest, ran.encoder)
+
+
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_kind_of_experiment_can_be_planned(experiment: str) -> None:
     overrides = [f"experiment={experiment}", "data_root=/nowhere"]
