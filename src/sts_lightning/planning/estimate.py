@@ -52,7 +52,7 @@ class Estimate:
     Attributes:
         device: Device of the plan.
         precision: Precision of training.
-        micro_batch: Examples in a micro batch of the plan; None for the whole batch at once.
+        micro_batch: Examples of a process in a micro batch of the plan; None for the whole batch at once.
         peak: Bytes of tensors for each purpose at the peak of a step of the longest rows.
         steps: Optimiser steps.
         tokens: Tokens of training, padding excluded.
@@ -103,6 +103,8 @@ def estimate(
     if micro == "auto":
         largest = tracer.largest()
         micro = None if largest is None else max(1, largest)
+    elif micro is not None:  # the setting counts the examples of all processes
+        micro = max(1, micro // tracer.processes)
     trace, traced_tokens = tracer.trace(micro)
     if cfg.trainer.micro_batch_size != "auto" and trace.peak.total() > target.usable:
         notes.append("trainer.micro_batch_size=auto plans the largest micro batch that fits")

@@ -142,3 +142,5 @@ def test_several_gpus_share_the_work(config: Config) -> None:
     assert one.seconds is not None
     assert four.seconds is not None
     assert 0.2 < four.seconds / one.seconds < 0.6
+    limited = estimate(config(*overrides, "trainer.devices=4", "trainer.micro_batch_size=32"), gpu)
+    assert limited.micro_batch == 8 and limited.memory < four.memory
