@@ -132,6 +132,8 @@ class Meter(TorchDispatchMode):
         kwargs = kwargs or {}
         if func is torch.ops.prim.device.default:  # asked several times for each operation
             return args[0].fake_device
+        if func is torch.ops.aten._unsafe_view.default:  # a view like others, but not marked as one
+            return func(*args)
         if func.name() == "bitsandbytes::gemm_4bit":
             with self:  # of which the results alone would be seen
                 return _gemm_4bit(*args, **kwargs)
@@ -140,7 +142,7 @@ class Meter(TorchDispatchMode):
         for tensor in made:
             if tensor.untyped_storage()._cdata not in self._storages:
                 self.add(tensor, self._purpose)
-        if made and not (func.is_view or func is torch.ops.aten._unsafe_view.default):
+        if not func.is_view and made:
             count = flop_registry.get(func._overloadpacket)
             flops = int(count(*args, **kwargs, out_val=out)) if count is not None else 0
             read = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
