@@ -111,17 +111,17 @@ class STSModule(pl.LightningModule):
             smallest = int(self.trainer.strategy.reduce(sizes, reduce_op="min"))
             self.micro_batch_size = smallest * processes if smallest < local_size else None
         self.steps_peak = 0  # an evaluation before the first step has set it
-        if torch.cuda.is_available():
+        if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()  # the peak of a run is that of its steps
 
     def on_validation_start(self) -> None:
         """Read the peak of the steps, to which an evaluation does not belong."""
-        if torch.cuda.is_available():
+        if self.device.type == "cuda":
             self.steps_peak = max(self.steps_peak, torch.cuda.max_memory_allocated())
 
     def on_validation_end(self) -> None:
         """Measure the following steps alone."""
-        if torch.cuda.is_available():
+        if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
 
     def chunks_of(self, batch: Batch[TokenizedBatch]) -> tuple[TokenizedBatch, bool]:

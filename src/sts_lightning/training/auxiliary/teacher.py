@@ -110,7 +110,7 @@ class Teacher(AuxiliaryModel):
         Args:
             load: Function from a source to its teacher.
         """
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=[]):  # weights are drawn on the host
             self.encoders = [load(source) for source in self.sources]
         self._cached = {}
 
