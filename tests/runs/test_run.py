@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.utils.deterministic
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 import sts_lightning
@@ -142,6 +143,7 @@ def test_a_run_on_the_cpu_leaves_a_card_alone(
 ) -> None:
     """Of this package's own calls: in Python the card stays visible."""
     importlib.import_module("peft")  # imports bitsandbytes, which would open the card
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", None)  # as earlier tests may have left it
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     for module in (torch.cuda, torch.cuda.memory, torch.cuda.random):

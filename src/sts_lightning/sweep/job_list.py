@@ -108,5 +108,5 @@ def _gpus(demand: Demand, per_job: int | None, sharing: int) -> str:
     if not count:
         return "no GPU"
     text = "all GPUs" if count == -1 else counted(count, "GPU")
-    text += f" for {sharing} jobs" if sharing > 1 else ""
-    return text if demand.required else f"{text} if any"
+    text = text if demand.required else f"{text} if any"
+    return f"{text}, {sharing} jobs on each" if sharing > 1 else text
