@@ -136,13 +136,14 @@ class Bench(NamedTuple):
     def planned(self, name: str) -> str:
         """Return what `sts-lightning plan` expects of a run on this card, its time if the card is known."""
         from sts_lightning.config.compose import compose_train
+        from sts_lightning.planning.cost_lines import size
         from sts_lightning.planning.estimate import estimate
 
         (cfg,) = compose_train(self.settings(name)).values()
         plan = estimate(cfg, "cpu" if self.rehearse else this_card())
         micro = "the whole batch" if plan.micro_batch is None else f"micro batches of {plan.micro_batch}"
         time = "" if plan.seconds is None else f"{plan.seconds / plan.steps:.2f} s a step, "
-        return f"plan: {time}peak {plan.memory / 2**30:.1f} GiB, {micro}"
+        return f"plan: {time}peak {size(plan.memory)}, {micro}"
 
     def measured(self, folder: str) -> str:
         """Return step time and peak memory of a run."""
