@@ -109,6 +109,9 @@ def estimate(
     if cfg.trainer.micro_batch_size != "auto" and trace.peak.total() > target.usable:
         notes.append("trainer.micro_batch_size=auto plans the largest micro batch that fits")
     sheet = draw(cfg, tracer.precision, micro, FEW_LAYERS[0] if tracer.deep else None)
+    if cfg.trainer.micro_batch_size == "auto" and micro is not None:  # which counts padded tokens
+        sheet.module.micro_batch_size = None
+        sheet.module.micro_batch_tokens = micro * traced_tokens // tracer.batch_size
     if splits is not None:
         _read_once(cfg, sheet.data, splits)
     work = measure(cfg, sheet.module, sheet.data, tracer.prepare)
