@@ -21,7 +21,15 @@ import sts_lightning
 from sts_lightning.core.errors import UserError
 from sts_lightning.core.files import write_atomic
 from sts_lightning.core.text import counted
-from sts_lightning.planning.gpus import BANDWIDTH, EFFICIENCY, GIB, device_of, find_device
+from sts_lightning.planning.gpus import (
+    BANDWIDTH,
+    EFFICIENCY,
+    GIB,
+    Device,
+    device_for,
+    find_device,
+    this_machine,
+)
 from sts_lightning.planning.meter import PURPOSES
 
 if TYPE_CHECKING:
@@ -59,6 +67,7 @@ class Costs:
 
     def __init__(self, device: str | None = None) -> None:
         self.device = None if device is None else find_device(device)
+        self.machine = self.device or this_machine()  # whose free memory changes while runs are planned
         self._known: dict[str, Cost] = {}
         self._splits: dict[str, Splits] = {}
 
@@ -74,20 +83,20 @@ class Costs:
         """
         values: Any = OmegaConf.to_container(cfg)
         settings = {name: value for name, value in values.items() if name not in WITHOUT_COST}
-        device = repr(device_of(cfg, self.device)[0])
-        key = json.dumps([settings, device, sorted(_files([settings, cfg.data_root])), _code()])
+        device = self.device or device_for(cfg, self.machine)
+        key = json.dumps([settings, repr(device), sorted(_files([settings, cfg.data_root])), _code()])
         if key not in self._known:
             folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sts-lightning/plans"
             path = folder / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
-            self._known[key] = _read(path) or self._plan(cfg, path)
+            self._known[key] = _read(path) or self._plan(cfg, device, path)
         return self._known[key]
 
-    def _plan(self, cfg: DictConfig, path: Path) -> Cost:
+    def _plan(self, cfg: DictConfig, device: Device, path: Path) -> Cost:
         from sts_lightning.planning.estimate import estimate  # a known cost needs no libraries
 
         log.info("planning run %d ...", len(self._known) + 1)
         try:
-            plan = estimate(cfg, self.device, self._splits)
+            plan = estimate(cfg, device, self._splits)
         except UserError as error:
             return Cost("no plan: " + str(error).partition("\n")[0])
         cost = Cost(summary(plan), plan.seconds)

@@ -24,7 +24,7 @@ from sts_lightning.data.tables import values_of
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.text.tokenizer import Prepare, TokenizedBatch
 from sts_lightning.planning.auxiliary import draw_auxiliary
-from sts_lightning.planning.gpus import Device, device_of
+from sts_lightning.planning.gpus import Device, device_for, this_machine
 from sts_lightning.planning.meter import Purpose
 from sts_lightning.planning.skeleton import build_skeleton
 from sts_lightning.planning.trace_step import LossTrace, Trace, trace_step
@@ -97,7 +97,10 @@ def estimate(
         ConfigError: A setting is wrong, or the shape of the model is not known here.
     """
     cfg = check_config(cfg)
-    target, notes = device_of(cfg, device)
+    machine, notes = device or this_machine(), []
+    target = device or device_for(cfg, machine)
+    if target is not machine:
+        notes.append("no GPU is visible; planned for one of 24 GB")
     tracer = Tracer(cfg, target)
     micro = cfg.trainer.micro_batch_size
     if micro == "auto":

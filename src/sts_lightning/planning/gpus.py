@@ -80,14 +80,12 @@ GPUS = {
 """GPUs whose speed is known, by name."""
 
 
-def find_device(text: str | None) -> Device:
+def find_device(text: str) -> Device:
     """Return a device by its name, one of which only the memory is known, such as ``24GB``, or this ``cpu``.
 
     Raises:
         ConfigError: It is neither.
     """
-    if text is None:
-        return this_machine()
     name = text.lower()
     if name == "cpu":
         return _this_cpu()
@@ -103,19 +101,11 @@ def find_device(text: str | None) -> Device:
     return Device(text, int(float(size[1]) * GIB))
 
 
-def device_of(cfg: DictConfig, device: Device | None = None) -> tuple[Device, list[str]]:
-    """Return the device to plan a run for, and what is assumed about it.
-
-    Args:
-        cfg: Composed configuration.
-        device: The device, if the user named one; else this machine's, or a common GPU if the run needs one.
-    """
-    target = device or this_machine()
+def device_for(cfg: DictConfig, machine: Device) -> Device:
+    """Return this machine's device, or a common GPU if the run needs one and there is none."""
     trainer = cfg.trainer
     needs_gpu = trainer.accelerator == "gpu" or (trainer.accelerator == "auto" and not trainer.cpu_fallback)
-    if device is None and not target.gpu and needs_gpu:
-        return find_device("24GB"), ["no GPU is visible; planned for one of 24 GB"]
-    return target, []
+    return find_device("24GB") if needs_gpu and not machine.gpu else machine
 
 
 def this_machine() -> Device:
