@@ -20,7 +20,7 @@ from sts_lightning.planning.meter import Cost
 GIB = 2**30
 
 STEP = GIB // 4
-"""Unit of the memory of this machine, so that a plan does not change with every byte that is taken."""
+"""Unit of the memory of this machine's GPU, so that a plan does not change with every byte that is taken."""
 
 CONTEXT = int(0.75 * GIB)
 """Memory of a device that PyTorch's tensors cannot use: CUDA's context, kernels, workspaces of libraries."""
@@ -111,7 +111,7 @@ def device_for(cfg: DictConfig, machine: Device) -> Device:
 def this_machine() -> Device:
     """Return the visible GPU or this CPU, of unknown speed: its name does not say which of `GPUS` it is.
 
-    Its memory is what other processes leave, of a GPU in steps of `STEP`.
+    Its memory is what other processes leave, in steps: of a GPU `STEP`, of a CPU an eighth.
     """
     if not torch.cuda.is_available():
         return _this_cpu()
@@ -125,5 +125,6 @@ def this_machine() -> Device:
 
 def _this_cpu() -> Device:
     precision = "bf16-mixed" if cpu_multiplies_bfloat16() else "32-true"
-    free = psutil.virtual_memory().available
-    return Device("this CPU", free // STEP * STEP, precision=precision, gpu=False)
+    memory = psutil.virtual_memory()
+    step = memory.total // 8  # coarse, since what is available changes all the time
+    return Device("this CPU", memory.available // step * step, precision=precision, gpu=False)
