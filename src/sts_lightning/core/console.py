@@ -32,6 +32,7 @@ WARNINGS = (
     ".*LeafSpec.*",  # a deprecation in torch that Lightning runs into
     ".*sync_dist=True.*",  # all processes log equal values
     r".*module\(s\) in eval mode.*",  # a frozen encoder, a momentum copy
+    ".*overridden `on_before_batch_transfer` in `LightningModule`.*",  # the module knows the micro batches
 )
 """Lightning's warnings that do not apply here."""
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 
 import psutil
 import torch
@@ -21,9 +22,12 @@ if sys.platform != "win32":
 log = logging.getLogger(__name__)
 
 REMEDY = (
-    "trainer.micro_batch_size=16, or auto, bounds the memory and keeps the gradient of the whole batch; "
-    "trainer.gradient_checkpointing=true saves more."
+    "trainer.micro_batch_size=16 or a smaller number bounds the memory and keeps the gradient of the whole "
+    "batch; trainer.gradient_checkpointing=true saves more."
 )
+
+STEP = 0.1
+"""Fraction by which the search may end too low, and by which micro batches shrink when memory runs out."""
 
 
 @contextmanager
@@ -54,16 +58,17 @@ def host_memory_limit(fraction: float = 0.5) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def find_micro_batch_size(
+def find_micro_batch(
     encoder: SentenceEncoder,
     batch_size: int,
     num_views: int,
     context: Callable[[], AbstractContextManager[None]],
 ) -> int | None:
-    """Find a micro batch whose forward and backward pass fit into memory, by halving the batch.
+    """Find a micro batch whose forward and backward pass fit into memory.
 
-    Each size is tried on rows of the maximal length, with the memory of gradients and optimiser state
-    reserved, so that no later batch needs more. Gradients and random state are left unchanged.
+    The batch is halved until it fits, and what lies between is halved down to a tenth. Each size is tried on
+    rows of the maximal length, with the memory of gradients and optimiser state reserved. Shorter rows of as
+    many padded tokens need no more. Gradients and random state are left unchanged.
 
     Args:
         encoder: The encoder to be trained.
@@ -72,16 +77,15 @@ def find_micro_batch_size(
         context: Factory of the autocast context of training.
 
     Returns:
-        Number of examples in a micro batch; None if the whole batch fits at once.
+        Number of padded tokens of a micro batch; None if the whole batch fits at once.
 
     Raises:
         TrainingError: Not even one example fits.
     """
     trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
-    size = batch_size
     on_gpu = encoder.device.type == "cuda"
 
-    def fits() -> bool:
+    def fits(size: int) -> bool:
         reserved: list[torch.Tensor] = []
         vectors: torch.Tensor | None = None
         try:
@@ -103,18 +107,28 @@ def find_micro_batch_size(
                 torch.cuda.empty_cache()
         return True
 
+    def tried(size: int) -> bool:
+        return fits(size) if on_gpu else _with_limited_host_memory(partial(fits, size))
+
+    size, too_large = batch_size, batch_size + 1
     with torch.random.fork_rng([encoder.device] if on_gpu else []):
-        while not (fits() if on_gpu else _with_limited_host_memory(fits)):
+        while not tried(size):
             if size == 1:
                 raise TrainingError(
                     "memory does not hold one example; lower model.max_length or quantise the model."
                 )
-            size = (size + 1) // 2
+            size, too_large = (size + 1) // 2, size
+        while too_large - size > max(1.0, STEP * size):
+            middle = (size + too_large) // 2
+            size, too_large = (middle, too_large) if tried(middle) else (size, middle)
     if size == batch_size:
         log.info("the whole batch of %d examples fits into memory", batch_size)
         return None
-    log.info("micro batches of %d examples fit into memory", size)
-    return size
+    tokens = encoder.longest_rows(size * num_views)["input_ids"].numel()
+    log.info(
+        "micro batches of %d padded tokens fit into memory (%d examples of the longest rows)", tokens, size
+    )
+    return tokens
 
 
 def _with_limited_host_memory(call: Callable[[], bool]) -> bool:

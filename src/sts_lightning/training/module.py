@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Set
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import lightning.pytorch as pl
 import numpy as np
 import torch
+from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -22,15 +25,25 @@ from sts_lightning.data.tables import identical_pairs
 from sts_lightning.evaluation.dev_scores import MONITOR, score_dev
 from sts_lightning.evaluation.statistics import pair_cosines
 from sts_lightning.losses.base import Loss, check_scalar
+from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import check_weights
 from sts_lightning.models.text.tokenizer import TokenizedBatch
+from sts_lightning.training.callbacks.progress import random_states, restore_random_states
 from sts_lightning.training.gather import gather_examples
-from sts_lightning.training.micro_batch_search import find_micro_batch_size
+from sts_lightning.training.micro_batch_search import STEP, find_micro_batch
 
 if TYPE_CHECKING:
     from sts_lightning.regularizers.base import Regularizer
     from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
+
+log = logging.getLogger(__name__)
+
+MICRO_BATCH = "micro_batch"
+"""Key of checkpoints."""
+
+UNLIMITED = 2**62
+"""Number of padded tokens of a micro batch that is the whole batch, in exchanges between processes."""
 
 
 class STSModule(pl.LightningModule):
@@ -49,11 +62,14 @@ class STSModule(pl.LightningModule):
         regularizer: Term added to the loss.
         auxiliary: Auxiliary model, which supplies the loss with an argument.
         micro_batch_size: Number of examples whose activations are in memory at a time, by a gradient cache
-            (see `SentenceEncoder.forward`); None for all, ``auto`` for as many as fit.
+            (see `SentenceEncoder.forward`); None for all, ``auto`` for as many rows as fit.
         official_gather: With W processes, whether to take 1/W of the gradient, as the papers' code does.
         seed: Seed of random numbers that belong to the examples.
 
     Attributes:
+        micro_batch_tokens: Maximum number of padded tokens of a micro batch of this process, which ``auto``
+            finds and a step without memory lowers; None for no limit. It is in checkpoints, since other micro
+            batches draw other dropout.
         steps_peak: Peak of the GPU's allocated memory in bytes in the steps before the latest dev evaluation.
     """
 
@@ -81,10 +97,16 @@ class STSModule(pl.LightningModule):
         self.regularizer = regularizer
         self.auxiliary = auxiliary
         self.micro_batch_size = micro_batch_size
+        self.micro_batch_tokens: int | None = None
         self.official_gather = official_gather
         self.seed = seed
         self.steps_peak = 0
         self._dev_cosines: list[np.ndarray] = []
+        self._searched = False
+        self._unread: tuple[Tensor, torch.cuda.Event | None, int] | None = None
+        self._last_loss: float | None = None
+        self._finished: Step | None = None
+        self._batch: Batch[TokenizedBatch]
         self.strict_loading = False  # frozen weights are absent; on_load_checkpoint checks the others
         self.train()  # encoders are made in evaluation mode, and Lightning's fit keeps the mode it finds
 
@@ -96,40 +118,51 @@ class STSModule(pl.LightningModule):
         return self
 
     def on_train_start(self) -> None:
-        """Find the micro batch that fits, if `micro_batch_size` is ``auto``."""
-        if self.micro_batch_size == "auto":
+        """Find the micro batch that fits, if `micro_batch_size` is ``auto`` and no checkpoint knows it."""
+        if self.auxiliary is not None:
+            self.auxiliary.place(self.device)  # before the search, which counts what is left
+        if self.micro_batch_size == "auto" and not self._searched:
             data = self.trainer.datamodule  # type: ignore[attr-defined]  # set by Lightning
-            processes = self.trainer.world_size
-            local_size = math.ceil(data.batch_size / processes)
-            fitting = find_micro_batch_size(
+            found = find_micro_batch(
                 self.encoder,
-                local_size,
+                math.ceil(data.batch_size / self.trainer.world_size),
                 data.num_views + (0 if self.auxiliary is None else self.auxiliary.extra_views),
                 self.trainer.precision_plugin.forward_context,
             )
-            sizes = torch.tensor(fitting or local_size, device=self.device)
-            smallest = int(self.trainer.strategy.reduce(sizes, reduce_op="min"))
-            self.micro_batch_size = smallest * processes if smallest < local_size else None
+            tokens = torch.tensor(found or UNLIMITED, device=self.device)
+            smallest = int(self.trainer.strategy.reduce(tokens, reduce_op="min"))
+            self.micro_batch_tokens = smallest if smallest < UNLIMITED else None
+            self._searched = True
         self.steps_peak = 0  # an evaluation before the first step has set it
-        if torch.cuda.is_available():
+        if self.device.type == "cuda":  # on other devices a call would start CUDA, where there is a card
             torch.cuda.reset_peak_memory_stats()  # the peak of a run is that of its steps
 
     def on_validation_start(self) -> None:
-        """Read the peak of the steps, to which an evaluation does not belong."""
-        if torch.cuda.is_available():
+        """Check the last loss; read the peak of the steps, to which an evaluation does not belong."""
+        self._read_loss()
+        if self.device.type == "cuda":
             self.steps_peak = max(self.steps_peak, torch.cuda.max_memory_allocated())
 
     def on_validation_end(self) -> None:
         """Measure the following steps alone."""
-        if torch.cuda.is_available():
+        if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
+
+    def on_before_batch_transfer(
+        self, batch: Batch[TokenizedBatch], dataloader_idx: int
+    ) -> Batch[TokenizedBatch]:
+        """Divide a training batch into micro batches on the host, where reading lengths takes no waiting."""
+        return replace(batch, rows=self.chunks_of(batch)[0])
 
     def chunks_of(self, batch: Batch[TokenizedBatch]) -> tuple[TokenizedBatch, bool]:
         """Return the rows of this process in chunks of its micro batches, and whether to recompute these."""
-        if not (self.training and isinstance(self.micro_batch_size, int)):
+        examples, tokens = self.micro_batch_size, self.micro_batch_tokens
+        rows = None
+        if isinstance(examples, int):
+            rows = max(1, examples // batch.shard.world_size) * batch.num_views
+        if not self.training or (rows is None and tokens is None):
             return batch.rows, False
-        examples = max(1, self.micro_batch_size // batch.shard.world_size)
-        return batch.rows.limited(examples * batch.num_views), True
+        return batch.rows.limited(rows, tokens), True
 
     def embed_views(self, batch: Batch[TokenizedBatch]) -> Tensor:
         """Return the embeddings of the whole batch of all processes, shape (V, B, D), float32."""
@@ -159,8 +192,10 @@ class STSModule(pl.LightningModule):
         """Return the loss of a batch.
 
         Raises:
-            TrainingError: The loss is not finite. The weights are those before this batch.
+            TrainingError: The loss is not finite. On a GPU that is found out in the next step or before the
+                next checkpoint or evaluation, whichever comes first, so that nothing waits for the GPU.
         """
+        self._read_loss()
         further, step = self.read_batch(batch), None
         if self.auxiliary is None:
             views = self.embed_views(batch)
@@ -170,17 +205,109 @@ class STSModule(pl.LightningModule):
             further[self.auxiliary.provides] = self.auxiliary(step)
         with torch.autocast(views.device.type, enabled=False):  # losses are computed in float32
             loss = self._loss(views, batch.labels, further)
-        if not torch.isfinite(loss):
-            raise TrainingError(f"the loss is {loss.item()} at step {self.global_step + 1}; {self._remedy()}")
+        self._keep_loss(loss.detach())
         self._log_step(loss.detach(), batch.size)
-        if self.auxiliary is not None and step is not None:
-            self.auxiliary.update(step)
+        self._finished = step
         return loss
 
-    def _remedy(self) -> str:
-        """Return what to do about a loss that is not finite."""
+    def on_after_backward(self) -> None:
+        """Let the auxiliary model learn from the step, once no lack of memory can repeat it."""
+        step, self._finished = self._finished, None
+        if self.auxiliary is not None and step is not None:
+            self.auxiliary.update(step)
+
+    def _keep_loss(self, loss: Tensor) -> None:
+        """Remember the loss for `_read_loss`; on a CPU read it at once, before the weights change."""
+        event = None
+        if loss.device.type == "cuda":
+            loss = loss.to("cpu", non_blocking=True)  # into pinned memory, complete once the event has passed
+            event = torch.cuda.Event()
+            event.record()
+        self._unread = (loss, event, self.global_step + 1)
+        if event is None:
+            self._read_loss()
+
+    def _read_loss(self) -> None:
+        """Check the loss that was computed last.
+
+        Raises:
+            TrainingError: It is not finite.
+        """
+        if self._unread is None:
+            return
+        (loss, event, step), self._unread = self._unread, None
+        if event is not None:
+            event.synchronize()
+        self._last_loss = float(loss)
+        if not math.isfinite(self._last_loss):
+            # On a GPU the first step has changed the weights before its loss is read.
+            untrained = step == 1 and event is None
+            raise TrainingError(f"the loss is {self._last_loss} at step {step}; {self._remedy(untrained)}")
+
+    def optimizer_step(
+        self,
+        epoch: int,
+        batch_idx: int,
+        optimizer: Optimizer | LightningOptimizer,
+        optimizer_closure: Callable[[], Any] | None = None,
+    ) -> None:
+        """Take a step; one in which memory runs out is repeated in smaller micro batches.
+
+        Its gradient is the same but for other draws of dropout. With several processes the run ends, since
+        the others wait for this one in the middle of an exchange.
+        """
+
+        def closure() -> Any:
+            states = random_states(self.device)
+            while True:
+                try:
+                    return None if optimizer_closure is None else optimizer_closure()
+                except (RuntimeError, MemoryError) as error:
+                    if not is_out_of_memory(error) or self.trainer.world_size > 1 or not self._step_down():
+                        raise
+                # Only here, after the exception, nothing refers to the activations any more.
+                self._finished = None
+                optimizer.zero_grad()
+                if self.device.type == "cuda":
+                    torch.cuda.empty_cache()
+                restore_random_states(states, self.device)
+
+        super().optimizer_step(epoch, batch_idx, optimizer, closure)
+
+    def on_train_batch_start(self, batch: Batch[TokenizedBatch], batch_idx: int) -> None:
+        """Remember the batch, for a step in which memory runs out."""
+        self._batch = batch
+
+    def _step_down(self) -> bool:
+        """Lower the limit of micro batches below the largest chunk; return whether that was possible."""
+        chunks, recompute = self.chunks_of(self._batch)
+        rows, width = chunks.largest_chunk
+        if recompute and rows == 1:
+            return False
+        # Without recomputation all chunks were in memory: the first remedy is to keep one at a time.
+        fewer = min(rows - 1, round((1 - STEP) * rows)) if recompute else rows
+        self.micro_batch_tokens = fewer * width
+        log.warning(
+            "WARNING: memory ran out at step %d, which is repeated; micro batches now have at most %d "
+            "padded tokens",
+            self.global_step + 1,
+            self.micro_batch_tokens,
+        )
+        return True
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Store the limit of micro batches, after a check of the last loss: no checkpoint holds NaN."""
+        self._read_loss()
+        checkpoint[MICRO_BATCH] = {"setting": self.micro_batch_size, "tokens": self.micro_batch_tokens}
+
+    def on_train_end(self) -> None:
+        """Check the last loss."""
+        self._read_loss()
+
+    def _remedy(self, untrained: bool) -> str:
+        """Return what to do about numbers that are not finite, before or after the weights were changed."""
         for name, parameter in self.named_parameters():
-            if self.global_step == 0 and not torch.isfinite(parameter).all():
+            if untrained and not torch.isfinite(parameter).all():
                 return f"the weight {name} is NaN or infinite: check the files that the run started from."
         return "a lower optim.lr, a longer optim.warmup or precision=32-true helps most often."
 
@@ -196,17 +323,20 @@ class STSModule(pl.LightningModule):
         return loss
 
     def _log_step(self, loss: Tensor, batch_size: int) -> None:
-        self.log("train/loss", loss, prog_bar=True, batch_size=batch_size)
+        self.log("train/loss", loss, batch_size=batch_size)
         for name, value in self.loss.observed.items():
             self.log(f"train/{name}", value, batch_size=batch_size)
         rates = [group["lr"] for group in self.trainer.optimizers[0].param_groups]
-        self.log("lr", max(rates), batch_size=batch_size)
+        self.log("lr", on_host(max(rates)), batch_size=batch_size)
+        if self.trainer.progress_bar_callback is not None and self._last_loss is not None:
+            # On a GPU that of the step before, which can be shown without waiting.
+            self.log("loss", on_host(self._last_loss), prog_bar=True, logger=False, batch_size=batch_size)
         self._log_position(self.global_step + 1, batch_size)
 
     def _log_position(self, step: int, batch_size: int) -> None:
         """Number logged rows by completed optimiser steps; Lightning's own count is one less in training."""
-        self.log("step", float(step), batch_size=batch_size)
-        self.log("epoch", float(self.current_epoch), batch_size=batch_size)
+        self.log("step", on_host(step), batch_size=batch_size)
+        self.log("epoch", on_host(self.current_epoch), batch_size=batch_size)
 
     def validation_step(self, batch: Batch[TokenizedBatch], batch_idx: int) -> None:
         """Collect cosines of dev pairs; every process sees all of them, in the order of the dev set."""
@@ -227,7 +357,7 @@ class STSModule(pl.LightningModule):
         if wrong:
             raise TrainingError(
                 f"the cosines of {wrong:,} of {counted(len(cosines), 'dev pair')} are NaN or infinite after "
-                f"step {self.global_step}; {self._remedy()}"
+                f"step {self.global_step}; {self._remedy(untrained=self.global_step == 0)}"
             )
         # Two vectors of one sentence differ by rounding, in bfloat16 by 0.001; the report encodes it once.
         cosines[identical_pairs(dev)] = 1.0
@@ -276,9 +406,20 @@ class STSModule(pl.LightningModule):
         return whole
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Reject the checkpoint of another model.
+        """Take over the micro batches of the same setting; reject the checkpoint of another model.
 
         Raises:
             CheckpointError: Names or shapes of the weights differ.
         """
         check_weights(self.state_dict(), checkpoint["state_dict"], "the checkpoint")
+        stored = checkpoint.get(MICRO_BATCH, {})
+        if stored and stored["setting"] == self.micro_batch_size:
+            self.micro_batch_tokens, self._searched = stored["tokens"], True
+
+
+def on_host(value: float) -> Tensor:
+    """Return a number as a tensor on the host, which Lightning logs as it is.
+
+    A plain number it copies to the GPU, and waits for it.
+    """
+    return torch.tensor(float(value))

@@ -211,6 +211,7 @@ def _details(
         "machine": dataclasses.asdict(parts.machine),
         "processes": experiment.trainer.world_size,
         "micro_batch_size": experiment.module.micro_batch_size,
+        "micro_batch_tokens": experiment.module.micro_batch_tokens,
         "phases": None if phases is None else dataclasses.asdict(phases),
         "trained_on": as_plain((*earlier, parts.data.trained_on)),
         "wall_seconds": None if seconds is None else round(seconds, 1),

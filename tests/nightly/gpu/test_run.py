@@ -65,7 +65,7 @@ def test_the_loss_falls(device: torch.device, config: Config, tmp_path: Path) ->
     assert sum(losses[-6:]) < 0.9 * sum(losses[:6])
     stored = metrics(tmp_path / "run")
     assert stored["machine"]["accelerator"] == ("gpu" if device.type == "cuda" else "cpu")
-    assert stored["micro_batch_size"] is None  # the whole batch fits
+    assert stored["micro_batch_tokens"] is None  # the whole batch fits
     assert device.type == "cpu" or stored["peak_memory_bytes"]["cuda"] > 0
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training import micro_batch_search as micro_batch
-from sts_lightning.training.micro_batch_search import find_micro_batch_size
+from sts_lightning.training.micro_batch_search import find_micro_batch
 
 
 def test_auto_on_a_cpu_stays_within_the_available_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,7 +20,7 @@ def test_auto_on_a_cpu_stays_within_the_available_memory(monkeypatch: pytest.Mon
         micro_batch, "host_memory_limit", partial(micro_batch.host_memory_limit, fraction=0.05)
     )
     encoder = tiny_bert(max_length=500, hidden_size=64, layers=1)
-    found = find_micro_batch_size(encoder, 2048, 2, nullcontext)
+    found = find_micro_batch(encoder, 2048, 2, nullcontext)
     assert found is not None
     assert 1 <= found < 2048
     assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
@@ -43,7 +43,7 @@ SentenceEncoder.embed_chunk = lambda *_: torch.nn.functional.gelu(rows)
 limit = micro_batch_search.host_memory_limit
 micro_batch_search.host_memory_limit = partial(limit, fraction=0.0)
 try:
-    micro_batch_search.find_micro_batch_size(encoder, 2, 2, nullcontext)
+    micro_batch_search.find_micro_batch(encoder, 2, 2, nullcontext)
 except TrainingError as error:
     print(error)
 expected = 0.5 * rows * (1 + torch.erf(rows / 2**0.5))

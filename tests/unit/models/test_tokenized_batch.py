@@ -22,6 +22,17 @@ def test_limited_rows_are_the_same_rows() -> None:
     torch.testing.assert_close(encoder(limited), encoder(rows), atol=2e-6, rtol=0)
 
 
+def test_limited_tokens_are_padded_ones() -> None:
+    """Rows of 6, 5, 4, 3, 2 and 1 tokens: two of 6 fit into 12 tokens, then three of 4, then the last one."""
+    rows = chunk([[1] * length for length in (6, 5, 4, 3, 2, 1)], 100, pad_id=0)
+    assert rows.largest_chunk == (6, 6)
+    limited = rows.limited(most_tokens=12)
+    assert [tuple(part["input_ids"].shape) for part in limited.chunks] == [(2, 6), (3, 4), (1, 1)]
+    assert [tuple(part["input_ids"].shape) for part in rows.limited(2, 12).chunks] == [(2, 6), (2, 4), (2, 2)]
+    assert [len(part["input_ids"]) for part in rows.limited(most_tokens=3).chunks] == [1, 1, 1, 1, 1, 1]
+    assert limited.limited(most_tokens=12).chunks == limited.chunks  # what fits is not looked at again
+
+
 @pytest.mark.parametrize("budget", [1, 7, 12, 1000])
 def test_chunks_hold_every_row_once_within_the_budget(budget: int) -> None:
     rows = [[row + 1] * length for row, length in enumerate([3, 1, 5, 5, 2, 4, 1])]

@@ -109,6 +109,7 @@ def test_the_peak_of_the_gpu_is_that_of_the_steps(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.max_memory_allocated", lambda: card["peak"])
     monkeypatch.setattr("torch.cuda.reset_peak_memory_stats", lambda: card.update(peak=0))
+    monkeypatch.setattr(STSModule, "device", torch.device("cuda"))
     unused: Any = None
     module = STSModule(tiny_bert(), make("pearson"), unused, unused)
 

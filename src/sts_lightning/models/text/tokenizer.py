@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -78,14 +79,37 @@ class TokenizedBatch:
         num_tokens = sum(int(chunk["attention_mask"].sum()) for chunk in chunks)
         return TokenizedBatch(chunks, torch.argsort(kept), num_tokens)
 
-    def limited(self, count: int) -> TokenizedBatch:
-        """Return the same batch in chunks of at most ``count`` rows."""
-        chunks = [
-            {name: values[start : start + count] for name, values in chunk.items()}
-            for chunk in self.chunks
-            for start in range(0, len(chunk["input_ids"]), count)
-        ]
-        return replace(self, chunks=[_trim(chunk) for chunk in chunks])
+    def limited(self, most_rows: int | None = None, most_tokens: int | None = None) -> TokenizedBatch:
+        """Return the same batch in chunks of at most so many rows and padded tokens, at least one row each.
+
+        Chunks that are small enough stay as they are: only their shapes are looked at.
+        """
+        pieces: list[dict[str, Tensor]] = []
+        for chunk in self.chunks:
+            rows, width = chunk["input_ids"].shape
+            if rows <= _most(most_rows, most_tokens, width, rows):
+                pieces.append(chunk)
+                continue
+            lengths, start = chunk["attention_mask"].sum(dim=1).tolist(), 0
+            while start < rows:
+                width = max(lengths[start:])
+                end = start + _most(most_rows, most_tokens, width, rows)
+                width = max(lengths[start:end])
+                pieces.append({name: values[start:end, :width] for name, values in chunk.items()})
+                start = end
+        return replace(self, chunks=pieces)
+
+    @property
+    def largest_chunk(self) -> tuple[int, int]:
+        """Rows and padded length of the chunk with the most padded tokens."""
+        rows, width = max((chunk["input_ids"].shape for chunk in self.chunks), key=math.prod)
+        return rows, width
+
+
+def _most(most_rows: int | None, most_tokens: int | None, width: int, rows: int) -> int:
+    """Return how many of some rows of a width may be in a chunk."""
+    fitting = rows if most_tokens is None else max(1, most_tokens // width)
+    return min(rows, fitting, most_rows or rows)
 
 
 Augment = Callable[[list[int], Sequence[int]], list[int]]
@@ -492,9 +516,3 @@ def pad(
         attention_mask[index, : len(row)] = 1
     padded = {"input_ids": torch.from_numpy(input_ids), "attention_mask": torch.from_numpy(attention_mask)}
     return padded if mask_at is None else padded | {"mask_at": torch.tensor(mask_at)[:, None]}
-
-
-def _trim(chunk: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Drop the columns that are padding in every row."""
-    length = int(chunk["attention_mask"].sum(dim=1).max())
-    return {name: values[:, :length] for name, values in chunk.items()}

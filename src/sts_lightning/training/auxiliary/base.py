@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from sts_lightning.config.trust import NOTHING, Trust
@@ -73,9 +74,12 @@ class AuxiliaryModel(nn.Module, ABC):
             ValueError: The auxiliary model does not fit the encoder.
         """
 
+    def place(self, device: torch.device) -> None:
+        """Move what is no sub-module to the device of training, before the search for a micro batch."""
+
     @abstractmethod
     def forward(self, step: Step) -> Tensor:
         """Compute the argument of the loss."""
 
     def update(self, step: Step) -> None:
-        """Learn from a step after its loss has been computed; most auxiliary models do not."""
+        """Learn from a step after its backward pass, before the optimiser's; most auxiliary models do not."""

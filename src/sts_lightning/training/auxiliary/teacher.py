@@ -110,7 +110,7 @@ class Teacher(AuxiliaryModel):
         Args:
             load: Function from a source to its teacher.
         """
-        with torch.random.fork_rng():
+        with torch.random.fork_rng([]):  # of the CPU alone: reading CUDA's state would start it
             self.encoders = [load(source) for source in self.sources]
         self._cached = {}
 
@@ -147,7 +147,7 @@ class Teacher(AuxiliaryModel):
             views: Number of views.
         """
         device = step.pooled.device
-        reader = self._reader(number, device)
+        reader = self._reader(number)
         first, *others = step.batch.texts[:views]
         with torch.autocast(device.type, enabled=False):  # it would hold in this thread alone
             vectors = [np.asarray(reader.encode(first))]
@@ -156,13 +156,17 @@ class Teacher(AuxiliaryModel):
                 vectors.append(vectors[0] if same else np.asarray(reader.encode(texts)))
         return step.gather(torch.from_numpy(np.stack(vectors)).to(device, torch.float32))
 
-    def _reader(self, number: int, device: torch.device) -> Encoder:
-        """Return what gives the vectors of a teacher: itself on this device, or its folder of vectors."""
+    def place(self, device: torch.device) -> None:
+        """Move the teachers to the device of training."""
+        for encoder in self.encoders:
+            if isinstance(encoder, SentenceEncoder):
+                encoder.to(device)
+
+    def _reader(self, number: int) -> Encoder:
+        """Return what gives the vectors of a teacher: itself, or its folder of vectors."""
         encoder = self.encoders[number]
         if not isinstance(encoder, SentenceEncoder):
             return encoder
-        if encoder.device != device:
-            encoder.to(device)
         if self.cache_dir is None:
             return encoder
         if number not in self._cached:

@@ -60,8 +60,9 @@ class Throughput(Callback):
             self.recent.append((time.perf_counter() - self._start, tokens))
         seconds = sum(duration for duration, _ in self.recent)
         counted = sum(count for _, count in self.recent)
-        pl_module.log("steps_per_second", len(self.recent) / seconds, prog_bar=True, batch_size=1)
-        pl_module.log("tokens_per_second", counted / seconds, prog_bar=True, batch_size=1)
+        rates = {"steps_per_second": len(self.recent) / seconds, "tokens_per_second": counted / seconds}
+        for name, rate in rates.items():  # tensors on the host: Lightning copies plain numbers to the GPU
+            pl_module.log(name, torch.tensor(rate), prog_bar=True, batch_size=1)
 
     def _collect_events(self, tokens: int) -> None:
         last = torch.cuda.Event(enable_timing=True)
