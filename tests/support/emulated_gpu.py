@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -18,8 +17,6 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
-
-from sts_lightning.models.encoder import SentenceEncoder
 
 CUDA = torch.device("cuda", 0)
 CPU = torch.device("cpu")
@@ -442,8 +439,6 @@ class EmulatedGPU:
     Attributes:
         recording: Whether `synchronisations` are noted.
         synchronisations: What the host waited for, each with the lines that caused it.
-        passes: Number of chunks that an encoder in training has embedded.
-        fail: Whether the pass of a number, counted from 0, runs out of memory.
         late: Copies to the host that have not arrived: the destination, and its data.
         total_memory: Bytes after which an operation runs out of memory.
         used: Bytes of the tensors that are alive, without what kernels need in between.
@@ -454,8 +449,6 @@ class EmulatedGPU:
         self.total_memory = total_memory
         self.recording = False
         self.synchronisations: list[str] = []
-        self.passes = 0
-        self.fail: Callable[[int], bool] = lambda number: False
         self.late: list[tuple[Tensor, Tensor]] = []
         self._pinned: set[int] = set()
         self.used = self.peak = 0
@@ -565,16 +558,6 @@ def emulated_gpu(total_memory: int = 80 * 2**30) -> Iterator[EmulatedGPU]:
     gpu = EmulatedGPU(total_memory)
     functions = Functions()
     operations = Operations(gpu, functions)
-    embed = SentenceEncoder.embed_chunk
-
-    @functools.wraps(embed)
-    def embed_chunk(self: SentenceEncoder, *args: Any, **kwargs: Any) -> Tensor:
-        if self.training:
-            gpu.passes += 1
-            if gpu.fail(gpu.passes - 1):
-                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-        return embed(self, *args, **kwargs)
-
     run_engine: Any = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
     def run_backward(*args: Any, **kwargs: Any) -> Any:
@@ -637,7 +620,6 @@ def emulated_gpu(total_memory: int = 80 * 2**30) -> Iterator[EmulatedGPU]:
             stack.enter_context(mock.patch.object(module, "is_autocast_available", lambda device_type: True))
         # A view that is made of a normal tensor in inference mode could not be a tensor of this class.
         stack.enter_context(mock.patch.object(torch._C, "_InferenceMode", _no_grad))
-        stack.enter_context(mock.patch.object(SentenceEncoder, "embed_chunk", embed_chunk))
         stack.enter_context(mock.patch.object(Operations, "entered", operations))
         stack.callback(torch._C._set_only_lift_cpu_tensors, lifts)
         torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device="cuda")
