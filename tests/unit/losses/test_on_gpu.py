@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from inspect import signature
+from typing import Any
 
 import pytest
 import torch
@@ -24,15 +26,31 @@ def gpu() -> Iterator[EmulatedGPU]:
     torch.use_deterministic_algorithms(False)
 
 
-@pytest.mark.parametrize("stem", sorted(all_losses()))
-def test_a_loss_stays_on_its_device(stem: str, gpu: EmulatedGPU) -> None:
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    *((stem, {}) for stem in sorted(all_losses())),
+    *((stem, {"official": True}) for stem, kind in all_losses().items() if "official" in signature(kind).parameters),
+    ("gist", {"guide": "teacher"}),
+    ("ibn", {"equal_sentences": "positives"}),
+    ("infonce", {"positive_negatives": True}),
+    ("rankcse", {"distillation": "listnet", "positive_in_lists": False}),
+    ("similarity_distillation", {"comparison": "mse"}),
+    *(("mse", {"features": features}) for features in ("u_v", "diff", "cosine")),
+    *(("mse", {"clamp": clamp}) for clamp in ("left", "both")),
+]
+"""Every loss with its defaults, and the settings by which one computes something else."""
+
+
+@pytest.mark.parametrize(("stem", "settings"), VARIANTS)
+def test_a_loss_stays_on_its_device(stem: str, settings: dict[str, Any], gpu: EmulatedGPU) -> None:
     """With the gradient of the CPU, and without waiting."""
     gradients = []
     for device in ("cpu", "cuda"):
-        loss = make(stem).to(device)
+        loss = make(stem, **settings).to(device)
         views, labels = batch(loss, 9)
         there = views.to(device).requires_grad_()
         more = {name: value.to(device) for name, value in further(loss, 9).items()}
+        if "sentence_ids" in loss.takes:
+            more["sentence_ids"] = (torch.arange(9) % 7).expand(len(views), 9).to(device)
         moved = None if labels is None else labels.to(device)
         gpu.recording = True
         loss(there, moved, **more).backward()
