@@ -7,6 +7,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -68,9 +69,9 @@ prelu scaled_dot_product_attention
 """
 FLOAT32 = """
 __pow__ __rpow__ acos asin cdist cosh cosine_embedding_loss cosine_similarity cross_entropy cumprod cumsum
-dist erfinv exp expm1 group_norm kl_div l1_loss layer_norm linalg_matrix_norm linalg_vector_norm log log10 log1p
-log2 log_softmax logsumexp margin_ranking_loss mse_loss nll_loss norm normalize pow prod reciprocal rsqrt sinh
-smooth_l1_loss softmax softmin softplus square sum tan
+dist erfinv exp expm1 group_norm kl_div l1_loss layer_norm linalg_matrix_norm linalg_vector_norm log log10
+log1p log2 log_softmax logsumexp margin_ranking_loss mse_loss nll_loss norm normalize pow prod reciprocal rsqrt
+sinh smooth_l1_loss softmax softmin softplus square sum tan
 """
 WIDEST = "addcdiv addcmul bilinear cat cross dot index_put scatter_add stack"
 CASTS = {name: kind for kind, names in enumerate((LOW, FLOAT32, WIDEST)) for name in names.split()}
@@ -443,6 +444,7 @@ class EmulatedGPU:
         total_memory: Bytes after which an operation runs out of memory.
         used: Bytes of the tensors that are alive, without what kernels need in between.
         peak: The most of these since the peak was reset.
+        caller: Where the backward pass that runs was called.
     """
 
     def __init__(self, total_memory: int) -> None:
@@ -453,6 +455,7 @@ class EmulatedGPU:
         self._pinned: set[int] = set()
         self.used = self.peak = 0
         self._stored: dict[int, int] = {}
+        self.caller: FrameType | None = None
         self._random = torch.Generator().get_state()
 
     def allocates(self, held: Tensor) -> None:
@@ -483,12 +486,29 @@ class EmulatedGPU:
         if arrived:
             self.arrive(list(self.late))
         if self.recording:
-            self.synchronisations.append(f"{reason}: {_lines()}")
+            self.synchronisations.append(f"{reason}: {self._lines()}")
 
     def pin(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         self._pinned.add(storage._cdata)
         weakref.finalize(storage, self._pinned.discard, storage._cdata).atexit = False
+
+    def _lines(self) -> str:
+        """Return the line of this repository that runs, and the line of a library that it led to."""
+        frame: FrameType | None = sys._getframe(2)
+        inner, outer = "", self.caller
+        while frame is not None:
+            path = Path(frame.f_code.co_filename)
+            if path.is_relative_to(ROOT / "src") or path.is_relative_to(ROOT / "tests"):
+                if path != Path(__file__):
+                    return f"{path.relative_to(ROOT)}:{frame.f_lineno}{inner}"
+            elif not inner and "torch" not in path.parts and "site-packages" in path.parts:
+                parts = path.parts[path.parts.index("site-packages") + 1 :]
+                inner = f" < {'/'.join(parts)}:{frame.f_lineno}"
+            frame = frame.f_back
+            if frame is None:
+                frame, outer = outer, None
+        return inner.removeprefix(" < ")
 
     def is_pinned(self, tensor: Tensor) -> bool:
         return tensor.untyped_storage()._cdata in self._pinned
@@ -524,22 +544,6 @@ class EmulatedGPU:
         self._random = state.clone()
 
 
-def _lines() -> str:
-    """Return the line of this repository that runs, and the line of a library that it led to."""
-    frame: FrameType | None = sys._getframe(2)
-    inner = ""
-    while frame is not None:
-        path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(ROOT / "src") or path.is_relative_to(ROOT / "tests"):
-            if path != Path(__file__):
-                return f"{path.relative_to(ROOT)}:{frame.f_lineno}{inner}"
-        elif not inner and "torch" not in path.parts and "site-packages" in path.parts:
-            parts = path.parts[path.parts.index("site-packages") + 1 :]
-            inner = f" < {'/'.join(parts)}:{frame.f_lineno}"
-        frame = frame.f_back
-    return inner.removeprefix(" < ")
-
-
 def _no_grad(mode: bool) -> contextlib.AbstractContextManager[None]:
     return torch.no_grad() if mode else contextlib.nullcontext()
 
@@ -560,9 +564,21 @@ def emulated_gpu(total_memory: int = 80 * 2**30) -> Iterator[EmulatedGPU]:
     operations = Operations(gpu, functions)
     run_engine: Any = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
-    def run_backward(*args: Any, **kwargs: Any) -> Any:
-        with torch._C._EnableTorchFunction():  # for forward passes that are repeated
+    def in_thread(*args: Any, **kwargs: Any) -> Any:
+        with functions, operations:
             return run_engine(*args, **kwargs)
+
+    def run_backward(*args: Any, **kwargs: Any) -> Any:
+        """Run in another thread, as for a GPU: without context variables, and nothing is left if it fails."""
+        if gpu.caller is not None:
+            with torch._C._EnableTorchFunction():  # for forward passes that are repeated
+                return run_engine(*args, **kwargs)
+        gpu.caller = sys._getframe()
+        try:
+            with ThreadPoolExecutor(max_workers=1) as thread:
+                return thread.submit(in_thread, *args, **kwargs).result()
+        finally:
+            gpu.caller = None
 
     properties = SimpleNamespace(
         total_memory=total_memory, major=9, minor=0, name="Emulated GPU", multi_processor_count=132
