@@ -77,12 +77,14 @@ WIDEST = "addcdiv addcmul bilinear cat cross dot index_put scatter_add stack"
 CASTS = {name: kind for kind, names in enumerate((LOW, FLOAT32, WIDEST)) for name in names.split()}
 
 
-def is_rejected(func: Any, args: Sequence[Any]) -> bool:
+def is_rejected(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """Return whether CUDA has no deterministic form of an operation with these arguments."""
     name: str = func.name()
-    summed = name.startswith(("aten::cumsum", "aten::cumprod"))
-    weighted = name.startswith("aten::bincount") and len(args) > 1 and args[1] is not None
-    return name.startswith(REJECTED) or weighted or (summed and bool(args[0].is_floating_point()))
+    if name.startswith(("aten::cumsum", "aten::cumprod")):
+        return bool((kwargs.get("dtype") or args[0].dtype).is_floating_point)
+    if name.startswith("aten::bincount"):
+        return len(args) > 1 and args[1] is not None
+    return name.startswith(REJECTED)
 
 
 class GPUTensor(Tensor):
@@ -146,6 +148,9 @@ class GPUTensor(Tensor):
 
     def data_ptr(self) -> int:
         return self.held.data_ptr()
+
+    def untyped_storage(self) -> torch.UntypedStorage:
+        return self.held.untyped_storage()
 
     def tolist(self) -> Any:
         return self.cpu().tolist()
@@ -214,14 +219,20 @@ class Operations(TorchDispatchMode):
         there = CPU if name in TO_HOST else CUDA if device is None else device
         if name in COPIES:
             return self._copy(func, name, args, kwargs, there)
-        self._check(func, name, args, ours, plain)
+        self._check(func, name, args, kwargs, ours, plain)
         if name == "aten::_fused_sdp_choice":
             return 0  # attention as products and a softmax, of which each is an operation
         out = self._compute(func, args, kwargs, random=there.type == "cuda")
         return _outputs(func, args, kwargs, out, wrap=there.type == "cuda")
 
     def _check(
-        self, func: Any, name: str, args: Sequence[Any], ours: list[GPUTensor], plain: list[Tensor]
+        self,
+        func: Any,
+        name: str,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        ours: list[GPUTensor],
+        plain: list[Tensor],
     ) -> None:
         """Raise what CUDA would raise, and note where it would wait."""
         if not ours:
@@ -244,7 +255,7 @@ class Operations(TorchDispatchMode):
             isinstance(i, Tensor) and i.dtype in (torch.bool, torch.uint8) for i in indices
         ):
             self.gpu.waits("a boolean index")
-        if is_rejected(func, args) and torch.are_deterministic_algorithms_enabled():
+        if is_rejected(func, args, kwargs) and torch.are_deterministic_algorithms_enabled():
             message = (
                 f"{func.name()} does not have a deterministic implementation, but you set "
                 "'torch.use_deterministic_algorithms(True)'."

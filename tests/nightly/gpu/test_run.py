@@ -44,7 +44,7 @@ def on(device: torch.device) -> str:
     return "trainer=gpu" if device.type == "cuda" else "trainer=cpu"
 
 
-@pytest.mark.parametrize("extra", [["trainer.micro_batch_size=4"], ["model.quantization=4bit"]])
+@pytest.mark.parametrize("extra", [["trainer.micro_batch_size=4"], ["model.quantization=4bit"]], ids=str)
 def test_a_resumed_run_ends_with_the_numbers_of_an_uninterrupted_one(
     extra: list[str], device: torch.device, config: Config, tmp_path: Path
 ) -> None:
@@ -56,8 +56,13 @@ def test_a_resumed_run_ends_with_the_numbers_of_an_uninterrupted_one(
     same_results(tmp_path / "whole", tmp_path / "cut")
 
 
-def test_the_loss_falls(device: torch.device, config: Config, tmp_path: Path) -> None:
-    settings = ["trainer.max_epochs=6", "trainer.micro_batch_size=auto", "model.quantization=8bit"]
+@pytest.mark.parametrize("quantization", ["none", "8bit"])
+def test_the_loss_falls(quantization: str, device: torch.device, config: Config, tmp_path: Path) -> None:
+    settings = [
+        "trainer.max_epochs=6",
+        "trainer.micro_batch_size=auto",
+        f"model.quantization={quantization}",
+    ]
     train_in(tmp_path / "run", config(*RUN, on(device), *settings, "loss=cosine_mse"))
     losses = [
         row["train/loss"] for row in read_history(tmp_path / "run" / "history.csv") if "train/loss" in row
