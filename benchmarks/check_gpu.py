@@ -2,8 +2,9 @@
 
 Steps in the order of their value, within 25 minutes, without data and without the model hub. Each is a
 process of its own with a time limit; one that fails does not stop the next ones. The table at the end is also
-in a file, to paste into an issue, with the end of the output of each step that failed. `--rehearse` runs the
-same at tiny shapes on a CPU. Exit status: 0 if all passed, 1 if something failed, 2 without a CUDA device.
+in a file, to paste into an issue, with the end of the output of each step that failed. `--begin 6` leaves out
+steps 1 to 5. `--rehearse` runs the same at tiny shapes on a CPU. Exit status: 0 if all passed, 1 if something
+failed, 2 without a CUDA device.
 """
 
 from __future__ import annotations
@@ -22,9 +23,14 @@ import time
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from sts_lightning.planning.gpus import Device
 
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -35,6 +41,9 @@ STAGE1 = (
 )
 SMALL = "trainer=cpu data.dev_size=20 data.test_size=20"
 MINILM = f"model=minilm loss=pearson {TOY} data.batch_size=256 trainer=gpu"
+
+WAITS = 20
+"""Steps of the run whose synchronisations are counted."""
 
 RUNS = {
     "front page": (
@@ -48,19 +57,15 @@ RUNS = {
         "data.batch_size=8 trainer.max_steps=2",
     ),
     "segments": (
-        f"{STAGE1} model.name={{work}}/mistral4 data.train_size=40960 data.batch_size=1024 "
-        "trainer.max_epochs=1 trainer.max_steps=40",
+        f"{STAGE1} model.name={{work}}/mistral4 data.train_size=8192 data.batch_size=512 "
+        "trainer.max_epochs=1",
         "data.train_size=64 data.batch_size=16 trainer.max_steps=2",
     ),
     "seed": (
-        f"{MINILM} data.train_size=4096 trainer.max_epochs=2",
-        "model=tiny_bert data.train_size=64 data.batch_size=16",
+        f"{MINILM} data.train_size=25600 trainer.max_epochs=2 trainer.save_every=10",
+        "model=tiny_bert data.train_size=1600 data.batch_size=16",
     ),
-    "waits": (f"{MINILM} data.train_size=1024 trainer.max_epochs=1", ""),
-    "stopped": (
-        f"{MINILM} data.train_size=100000 trainer.max_epochs=1 trainer.save_every=10",
-        "model=tiny_bert data.train_size=1600 data.batch_size=8",
-    ),
+    "waits": (f"{MINILM} data.train_size={256 * WAITS} trainer.max_epochs=1", ""),
     "CPU": (
         f"model=tiny_bert {TOY} data.train_size=2000 data.batch_size=16 trainer=cpu trainer.max_epochs=1",
         "data.train_size=320",
@@ -73,7 +78,9 @@ RUNS = {
 }
 """Settings of train.py, and the further ones of a rehearsal. Batch and epochs do not depend on a recipe."""
 
-BENCH = "--papers-batch 16 --nf4 --mixed --compute bfloat16 --chunk-tokens 16384 --turns 2 --generated"
+BENCH = (
+    "--nf4 --mixed --compute bfloat16 --chunk-tokens 16384 --turns 1 --generated --stages 1 --checkpointing"
+)
 WRITE = """
 import json, pathlib, sys, transformers
 from sts_lightning.testing.tiny_decoders import write_mistral
@@ -128,6 +135,18 @@ class Bench(NamedTuple):
             finish(start(["-c", WRITE, str(folder), json.dumps(shape), self.device]))
         return str(folder)
 
+    def planned(self, name: str) -> str:
+        """Return what `sts-lightning plan` expects of a run on this card, its time if the card is known."""
+        from sts_lightning.config.compose import compose_train
+        from sts_lightning.planning.cost_lines import size
+        from sts_lightning.planning.estimate import estimate
+
+        (cfg,) = compose_train(self.settings(name)).values()
+        plan = estimate(cfg, "cpu" if self.rehearse else this_card())
+        micro = "the whole batch" if plan.micro_batch is None else f"micro batches of {plan.micro_batch}"
+        time = "" if plan.seconds is None else f"{plan.seconds / plan.steps:.2f} s a step, "
+        return f"plan: {time}peak {size(plan.memory)}, {micro}"
+
     def measured(self, folder: str) -> str:
         """Return step time and peak memory of a run."""
         from sts_lightning.runs.folder import RunFolder
@@ -172,10 +191,21 @@ def nvidia_smi(query: str) -> list[str]:
         return []
 
 
+def this_card() -> Device:
+    """Return the card with the speed that the planner knows for its name, if it does."""
+    from sts_lightning.planning.gpus import GPUS, this_machine
+
+    device = this_machine()
+    parts = set(re.findall(r"[a-z]+\d+[a-z]*|\d+", re.sub(r"rtx (?=\d)", "rtx", device.name.lower())))
+    known = [name for name in GPUS if set(name.split("-")) <= parts]
+    return replace(GPUS[known[0]], memory=device.memory) if known else device
+
+
 def versions(bench: Bench) -> str:
     """Return card, driver and versions, after a product on the card."""
     import torch
 
+    from sts_lightning.core.gpu import hidden_gpu
     from sts_lightning.runs.metrics import environment
 
     found, driver = environment(), nvidia_smi("gpu=driver_version")
@@ -186,15 +216,8 @@ def versions(bench: Bench) -> str:
     if bench.rehearse:
         return f"rehearsal on a CPU, no figures of a GPU, {text}"
     if not torch.cuda.is_available():
-        wheel = "https://pytorch.org/get-started/locally has the command that installs torch for your driver."
-        advice = (
-            f"This torch is a build for CPUs. {wheel}"
-            if torch.version.cuda is None
-            else (
-                f"CUDA_VISIBLE_DEVICES is empty, or the driver too old (CUDA 13 needs 580 or newer). {wheel}"
-            )
-        )
-        advice = advice if driver else "nvidia-smi finds no driver: install NVIDIA's."
+        hidden = "CUDA_VISIBLE_DEVICES hides it." if driver else "nvidia-smi finds no driver of NVIDIA's."
+        advice = hidden_gpu() or hidden
         raise SystemExit(f"No CUDA device is visible to torch: nothing was checked. {advice} ({text})")
     if (torch.ones(4, 4, device="cuda") @ torch.ones(4, 4, device="cuda")).sum().item() != 64:
         raise RuntimeError("a product of two matrices is wrong")
@@ -236,66 +259,82 @@ def trained(
 
 def segments(expandable: bool, bench: Bench) -> str:
     """Fill the card to the brim with many shapes."""
-    conf = f"expandable_segments:{expandable}"
-    return trained("segments", bench, 4, f"segments {expandable}", RESERVED, PYTORCH_ALLOC_CONF=conf)
+    conf = {"PYTORCH_CUDA_ALLOC_CONF": f"expandable_segments:{expandable}"}  # the name that every torch reads
+    return trained("segments", bench, 4, f"segments {expandable}", RESERVED, **conf)
 
 
 def whole_model(bench: Bench) -> str:
     """Load all layers, then train them."""
     loaded = last_line(finish(start(["-c", LOAD, bench.mistral(32), bench.device])))
-    return f"{loaded}; {trained('32 layers', bench)}"
+    return f"{loaded}; {trained('32 layers', bench)}; {bench.planned('32 layers')}"
 
 
-def micro_batch(size: int, bench: Bench) -> str:
-    """Time stage 1's step with micro batches of this size, next to the papers' step."""
-    file = bench.work / "bench.json"
-    shape = "tiny --batch 16 --device cpu" if bench.rehearse else "mistral7b --batch 128 --device cuda"
-    options = f"{BENCH} --micro {size} --json {file} --shape {shape}".split()
-    finish(start(["benchmarks/decoder_step.py", *options]))
-    theirs, ours, *_ = json.loads(file.read_text())
-    ratio = ours["tokens_per_second"] / theirs["tokens_per_second"]
-    return f"{ours['examples_per_second']:.1f} examples/s, {ratio:.1f} x the papers'"
+def beside_papers(bench: Bench) -> str:
+    """Time stage 1's step of a batch of 256 beside the papers' step, in micro batches of several sizes."""
+    shape = "tiny --batch 16 --device cpu" if bench.rehearse else "mistral7b --batch 256 --device cuda"
+    options = f"{BENCH} --micro 16 64 auto --shape {shape}".split()
+    output = finish(start(["benchmarks/decoder_step.py", *options]))
+    found = re.findall(r"^stage 1, (.*)", output, re.MULTILINE)
+    return "; ".join(" ".join(line.split()) for line in found)
 
 
-def same_seed(bench: Bench) -> str:
-    """Train twice with the same seed."""
+def beside_st(shape: str, bench: Bench) -> str:
+    """Time evaluation and training steps beside sentence-transformers."""
+    if find_spec("sentence_transformers") is None:
+        return "sentence-transformers is not installed (extra st)"
+    small = "--shape tiny --device cpu --sentences 1000 --steps 5"
+    options = small if bench.rehearse else f"--shape {shape} --device cuda"
+    output = finish(start(["benchmarks/beside_st.py", *options.split()]))
+    return "; ".join(re.findall(r"^(?:\d+ sentences|step of).*", output, re.MULTILINE))
+
+
+def same_as_first(bench: Bench, folder: str) -> str:
+    """Compare a run with the first of its seed, to the bit."""
     import torch
 
     from sts_lightning.runs.folder import RunFolder
 
+    if not RunFolder(bench.work / "seed a").finished:
+        bench.train("seed", "seed a")
     found = []
-    for folder in ("seed a", "seed b"):
-        bench.train("seed", folder)
-        run = RunFolder(bench.work / folder)
+    for name in ("seed a", folder):
+        run = RunFolder(bench.work / name)
         rows = [{key: row[key] for key in row if "per_second" not in key} for row in run.history()]
         found.append((run.read_checkpoint("best")["state_dict"], rows))
     (one, history), (two, other) = found
     differ = sum(not torch.equal(one[name], two[name]) for name in one)
     if differ or history != other:
         raise RuntimeError(f"{differ} of {len(one)} weights differ; history equal: {history == other}")
-    return f"{len(one)} weights and {len(history)} rows of history equal"
+    return f"{len(one)} weights and {len(history)} rows of history equal; {bench.measured(folder)}"
+
+
+def same_seed(bench: Bench) -> str:
+    """Train twice with the same seed."""
+    bench.train("seed", "seed b")
+    return same_as_first(bench, "seed b")
+
+
+def interrupted(number: signal.Signals, bench: Bench) -> str:
+    """Send a signal to a run after its first checkpoint, resume it, and compare it with one that ran on."""
+    folder = bench.work / number.name
+    process = bench.start("seed", number.name)
+    while process.poll() is None and not (folder / "checkpoints" / "last.ckpt").is_file():
+        time.sleep(0.05)
+    process.send_signal(number)
+    finish(process, -number, 128 + number)  # not caught, or caught
+    finish(start(["train.py", f"resume='{folder}'"]))
+    return same_as_first(bench, number.name)
 
 
 def waits(bench: Bench) -> str:
-    """Count by line where Python waits for the card, in a run of four steps with its evaluations."""
+    """Count by line where Python waits for the card, in a run with its evaluations."""
     output = bench.train("waits", code="torch.cuda.set_sync_debug_mode('warn')")
     lines = Counter(re.findall(r"(\S+:\d+): UserWarning: called a synchronizing", output))
     if not lines:
         raise RuntimeError("torch reported none, not even those of the evaluations")
+    steady = sum(count // WAITS for count in lines.values())
     shown = (f"{'/'.join(Path(line).parts[-2:])} {count}" for line, count in lines.most_common(20))
-    return f"{lines.total()} in all: {', '.join(shown)}"
-
-
-def stop_and_resume(bench: Bench) -> str:
-    """Send SIGTERM to a run after its first checkpoint, and resume it."""
-    folder = bench.work / "stopped"
-    process = bench.start("stopped", "stopped")
-    while process.poll() is None and not (folder / "checkpoints" / "last.ckpt").is_file():
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    stopped = re.findall(r"stopped by SIGTERM after step \d+", finish(process, 128 + signal.SIGTERM))
-    finish(start(["train.py", f"resume='{folder}'"]))
-    return f"{stopped[-1]}, resumed; {bench.measured('stopped')}"
+    return f"{steady} in each of {WAITS} steps, {lines.total()} in all: {', '.join(shown)}"
 
 
 def cpu_run(bench: Bench) -> str:
@@ -338,19 +377,21 @@ class Step(NamedTuple):
 
 STEPS = (
     Step("0 versions, driver, card", versions, "torch sees the card", 60),
-    Step("1 tests of the GPU tier", tests, "none fails", 240),
-    Step("2 front page, 4 layers", partial(trained, "front page", layers=4), "20 steps", 120),
-    Step("3 stage 1, 32 layers", whole_model, "a step: H100 2.2 to 4 s, RTX 4090 11 to 18 s", 300),
-    Step("4 micro batches of 16", partial(micro_batch, 16), "at most 1.5 times as slow as 64", 90),
-    Step("4 micro batches of 64", partial(micro_batch, 64), "on 24 GB: out of memory", 90),
-    Step("5 segments of fixed size", partial(segments, False), "survives", 120, gpu=True),
-    Step("5 expandable segments", partial(segments, True), "survives, less is reserved", 120),
-    Step("6 the same seed twice", same_seed, "equal to the bit", 100),
-    Step("7 synchronisations by line", waits, "about 10 a step", 50, gpu=True),
-    Step("8 SIGTERM, resume", stop_and_resume, "stopped, then finished", 80),
-    Step("9 a CPU run beside the card", cpu_run, "no CUDA context", 40),
-    Step("9 SLURM_LOCALID=1, one card", partial(trained, "SLURM", SLURM_LOCALID="1"), "trains", 40),
-    Step("10 encode at 7B", encode, "no shortage of memory", 50),
+    Step("1 front page, 4 layers", partial(trained, "front page", layers=4), "20 steps", 100),
+    Step("2 stage 1, 32 layers", whole_model, "near the plan", 280),
+    Step("3 encode at 7B", encode, "no shortage of memory", 50),
+    Step("4 beside the papers' step", beside_papers, "faster; on 24 GB theirs runs out", 240),
+    Step("5 BERT-base beside ST", partial(beside_st, "bert_base"), "at least as fast", 100),
+    Step("6 tests of the GPU tier", tests, "none fails", 170),
+    Step("7 synchronisations by line", waits, "at most 2 a step", 50, gpu=True),
+    Step("8 the same seed twice", same_seed, "equal to the bit", 70),
+    Step("9 SIGKILL, resume", partial(interrupted, signal.SIGKILL), "as if never killed", 60),
+    Step("10 SIGTERM, resume", partial(interrupted, signal.SIGTERM), "as if never stopped", 60),
+    Step("11 MiniLM beside ST", partial(beside_st, "minilm"), "at least as fast", 60),
+    Step("12 a CPU run beside the card", cpu_run, "no CUDA context", 30),
+    Step("13 SLURM_LOCALID=1, one card", partial(trained, "SLURM", SLURM_LOCALID="1"), "trains", 40),
+    Step("14 segments of fixed size", partial(segments, False), "survives", 65, gpu=True),
+    Step("15 expandable segments", partial(segments, True), "survives, less is reserved", 65),
 )
 
 
@@ -404,6 +445,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rehearse", action="store_true", help="run everything on the CPU, at tiny shapes")
     parser.add_argument("--report", type=Path, default=ROOT / "runs" / "check_gpu.md", help="file to write")
+    parser.add_argument("--begin", type=int, default=1, help="number of the first step after the versions")
     parser.add_argument("--step", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -415,6 +457,8 @@ def main() -> None:
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="check_gpu_", dir=options.report.parent) as work:  # 17 GB
         for number, step in enumerate(STEPS):
+            if 0 < number < options.begin:
+                continue
             if options.rehearse and step.gpu:
                 results.append(Result(step, None, "needs a GPU"))
                 continue

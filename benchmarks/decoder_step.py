@@ -2,8 +2,9 @@
 
 The papers' step, re-created: the language-model head is computed, all views are padded on the left to a
 multiple of 8 that fits the longest, and activations of the whole batch are kept (unless `--checkpointing`
-enables gradient checkpointing in both). Ours: no head, chunks of similar length, micro batches if `--micro`
-is given. Both have the same weights, sentences, LoRA and loss.
+enables gradient checkpointing, in ours where it has no micro batches, which recompute by themselves). Ours:
+no head, chunks of similar length, and micro batches of each size that `--micro` lists; `auto` is the largest
+that fits. Both have the same weights, sentences, LoRA and loss.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,9 @@ from transformers import MistralForCausalLM
 from sts_lightning.losses.base import Loss
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.pearson import PearsonLoss
+from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.testing.tiny_decoders import byte_tokenizer
+from sts_lightning.training.micro_batch_search import find_micro_batch
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 GOAL = 1.5
@@ -68,32 +72,41 @@ def papers_step(options: argparse.Namespace, views: list[list[str]], loss: Loss)
     return run
 
 
-def our_step(options: argparse.Namespace, views: list[list[str]], loss: Loss) -> Callable[[], None]:
+def our_step(
+    options: argparse.Namespace, views: list[list[str]], loss: Loss, micro: str | None
+) -> Callable[[], None]:
     """Return this project's training step as a function."""
     encoder = make_encoder(options.shape, DTYPES[options.compute], options.device, options.nf4).train()
-    if options.checkpointing:
+    if options.checkpointing and micro is None:
         encoder.checkpoint_layers()
     labels = torch.linspace(0, 5, len(views[0]), device=options.device)
+    mixed = partial(torch.autocast, options.device, torch.bfloat16, enabled=options.mixed)
+    most_rows = most_tokens = None
+    if micro == "auto":
+        most_tokens = find_micro_batch(encoder, len(views[0]), len(views), mixed)
+    elif micro is not None:
+        most_rows = int(micro) * len(views)
 
     def run() -> None:
         rows = encoder.prepare(options.chunk_tokens, training=True)(views, [None] * len(views))
-        if options.micro is not None:
-            rows = rows.limited(options.micro * len(views))
+        rows = rows.limited(most_rows, most_tokens)
         rows.chunks = [{k: v.to(options.device) for k, v in chunk.items()} for chunk in rows.chunks]
-        with torch.autocast(options.device, torch.bfloat16, enabled=options.mixed):
-            vectors = encoder(rows, recompute=options.micro is not None)
+        with mixed():
+            vectors = encoder(rows, recompute=bool(most_rows or most_tokens))
         loss(vectors.unflatten(0, (len(views), -1)), labels if loss.labels == ("score",) else None).backward()
         encoder.zero_grad()
 
     return run
 
 
-def measure(options: argparse.Namespace, name: str, views: list[list[str]], loss: Loss) -> dict[str, Any]:
-    """Return speed and peak memory of one of the two steps."""
+def measure(
+    options: argparse.Namespace, views: list[list[str]], loss: Loss, step: Callable[..., Callable[[], None]]
+) -> dict[str, Any]:
+    """Return speed and peak memory of one of the steps."""
     cuda = options.device == "cuda"
     texts = [TEMPLATES["eol"].replace("{sentence}", text) for view in views for text in view]
     tokens = sum(map(len, byte_tokenizer("<s>")(texts)["input_ids"]))
-    run = {"papers": papers_step, "ours": our_step}[name](options, views, loss)
+    run = step(options, views, loss)
     run()
     if cuda:
         torch.cuda.reset_peak_memory_stats()
@@ -112,7 +125,6 @@ def measure(options: argparse.Namespace, name: str, views: list[list[str]], loss
     if cuda:
         torch.cuda.empty_cache()
     return {
-        "step": name,
         "batch": len(views[0]),
         "seconds": seconds,
         "tokens_per_second": tokens / seconds,
@@ -130,10 +142,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--mixed", action="store_true", help="bfloat16 autocast in both")
     parser.add_argument("--compute", choices=list(DTYPES), default="float32", help="our dtype")
     parser.add_argument("--papers-compute", choices=list(DTYPES), default="float32")
-    parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing in both")
+    parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing")
+    parser.add_argument("--stages", type=int, nargs="+", choices=[1, 2], default=[1, 2])
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--papers-batch", type=int, help="their batch size (default: --batch)")
-    parser.add_argument("--micro", type=int, help="examples in each of our micro batches")
+    parser.add_argument("--micro", nargs="+", default=[None], help="examples of our micro batches, or auto")
     parser.add_argument("--chunk-tokens", type=int, default=2048)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument(
@@ -146,22 +159,37 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Measure both in turns and print the ratios."""
     options = parse()
-    batches = {"papers": options.papers_batch or options.batch, "ours": options.batch}
-    columns = triplets(max(batches.values()), options.generated)
+    steps: dict[str, tuple[int, Callable[..., Callable[[], None]]]] = {
+        "papers": (options.papers_batch or options.batch, papers_step)
+    }
+    for micro in options.micro:
+        name = "ours" if micro is None else f"ours, micro {micro}"
+        steps[name] = options.batch, partial(our_step, micro=micro)
+    columns = triplets(max(batch for batch, _ in steps.values()), options.generated)
     found: list[dict[str, Any]] = []
     for stage, num_views, loss in ((1, 3, InfoNCELoss()), (2, 2, PearsonLoss())):
+        if stage not in options.stages:
+            continue
+        goal = f" (goal: at least {GOAL})" if stage == 1 else ""
         speed = {}
-        for name, batch in batches.items():
-            result = measure(options, name, [column[:batch] for column in columns[:num_views]], loss)
-            found.append({"stage": stage, **result})
+        for name, (batch, step) in steps.items():
+            try:
+                result = measure(options, [column[:batch] for column in columns[:num_views]], loss, step)
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                print(f"stage {stage}, {name:16} batch {batch:4}: memory ran out")
+                torch.cuda.empty_cache()
+                continue
+            found.append({"stage": stage, "step": name, **result})
             speed[name] = result["tokens_per_second"]
             peak = result["peak_bytes"]
             used = "" if peak is None else f", peak {peak / 2**30:.1f} GiB"
-            print(f"stage {stage}, {name:6} batch {batch:4}: {speed[name]:8.0f} real tokens per second{used}")
+            if name != "papers" and "papers" in speed:
+                used += f", {speed[name] / speed['papers']:.2f} x the papers'{goal}"
+            print(f"stage {stage}, {name:16} batch {batch:4}: {speed[name]:8.0f} real tokens a second{used}")
             if options.json:
                 options.json.write_text(json.dumps(found))
-        goal = f" (goal: at least {GOAL})" if stage == 1 else ""
-        print(f"stage {stage}: ours / papers' {speed['ours'] / speed['papers']:.2f}{goal}")
     if options.device == "cuda":
         print(torch.cuda.get_device_name())
 

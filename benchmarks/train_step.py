@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +28,11 @@ from common import our_minilm, their_minilm
 from datasets import Dataset
 from hydra import compose
 from lightning.pytorch.callbacks import Callback
-from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.sentence_transformer import losses
 from transformers import TrainerCallback
 
@@ -73,7 +77,9 @@ def durations(starts: list[float]) -> list[float]:
     return [after - before for before, after in pairwise(starts[2:])]
 
 
-def our_steps(table: Dataset, precision: Precision, deterministic: str = "auto") -> list[float]:
+def our_steps(
+    table: Dataset, precision: Precision, deterministic: str = "auto", further: Sequence[str] = ()
+) -> list[float]:
     """Return step times of `train.py`'s own run, but that of the last, which the dev evaluation follows."""
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
@@ -89,7 +95,7 @@ def our_steps(table: Dataset, precision: Precision, deterministic: str = "auto")
         ]
         overrides += [f"data.batch_size={BATCH}", f"precision={precision}", "evaluation.final=false"]
         overrides += ["name=bench", "trainer.max_epochs=1", "trainer.val_every=null"]
-        overrides += [f"trainer.deterministic={deterministic}"]
+        overrides += [f"trainer.deterministic={deterministic}", *further]
         with composing():
             cfg = compose("train", overrides)
         with contextlib.redirect_stdout(io.StringIO()):
@@ -97,9 +103,11 @@ def our_steps(table: Dataset, precision: Precision, deterministic: str = "auto")
     return durations(clock.starts)
 
 
-def their_steps(table: Dataset, loss: str, bf16: bool = False) -> list[float]:
-    """Return step times of the sentence-transformers trainer."""
-    model = their_minilm()
+def their_steps(
+    table: Dataset, loss: str, bf16: bool = False, model: SentenceTransformer | None = None
+) -> list[float]:
+    """Return step times of the sentence-transformers trainer, by default of MiniLM on the CPU."""
+    model = model or their_minilm()
     if loss == "CoSENTLoss":
         data = table.rename_column("label", "score").select_columns(["sentence1", "sentence2", "score"])
     else:
@@ -111,7 +119,7 @@ def their_steps(table: Dataset, loss: str, bf16: bool = False) -> list[float]:
             num_train_epochs=1,
             per_device_train_batch_size=BATCH,
             learning_rate=5e-5,
-            use_cpu=True,
+            use_cpu=model.device.type == "cpu",
             bf16=bf16,
             report_to="none",
             save_strategy="no",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 import torch.utils.deterministic
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 import sts_lightning
@@ -15,7 +20,7 @@ from sts_lightning.core.errors import CheckpointError, FinishedRunError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.command import train_in
-from tests.conftest import SHORT_RUN
+from tests.conftest import ROOT, SHORT_RUN
 from tests.support.whole_runs import EPOCHS, metrics, same_results, weights
 
 Config = Callable[..., DictConfig]
@@ -127,3 +132,42 @@ def test_weights_stay_in_float32_under_mixed_precision(config: Config, tmp_path:
     train_in(tmp_path / "run", config(*SHORT_RUN, "precision=bf16-mixed", "trainer.max_steps=3"))
     dtypes = {value.dtype for value in weights(tmp_path / "run").values() if value.is_floating_point()}
     assert dtypes == {torch.float32}
+
+
+def no_context(*_: object) -> None:
+    raise AssertionError("a run on the CPU initialised CUDA")
+
+
+def test_a_run_on_the_cpu_leaves_a_card_alone(
+    tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of this package's own calls: in Python the card stays visible."""
+    importlib.import_module("peft")  # imports bitsandbytes, which would open the card
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", None)  # as earlier tests may have left it
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    for module in (torch.cuda, torch.cuda.memory, torch.cuda.random):
+        monkeypatch.setattr(module, "_lazy_init", no_context)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    train_in(tmp_path / "run", config(*SHORT_RUN, "trainer=cpu", "trainer.max_steps=4"))
+    assert metrics(tmp_path / "run")["peak_memory_bytes"].keys() == {"host"}
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
+
+
+def test_a_command_on_the_cpu_hides_the_card_from_libraries(tmp_path: Path) -> None:
+    """bitsandbytes asks each visible card for its kind as soon as peft is imported."""
+    code = (
+        "import os, runpy, sys, torch\n"
+        "torch.cuda.device_count = lambda: int(os.environ.get('CUDA_VISIBLE_DEVICES') != '')\n"
+        "torch.cuda.is_available = lambda: torch.cuda.device_count() > 0\n"
+        "torch.cuda._lazy_init = lambda: os._exit(7)\n"
+        "assert torch.cuda.is_available()\n"
+        f"runpy.run_path({str(ROOT / 'train.py')!r}, run_name='__main__')"
+    )
+    settings = [*SHORT_RUN, "trainer=cpu", "trainer.max_steps=2", f"hydra.run.dir={tmp_path}"]
+    visible = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *settings], env=visible, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert metrics(tmp_path)["steps"] == 2

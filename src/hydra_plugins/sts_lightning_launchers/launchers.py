@@ -38,6 +38,7 @@ class JobLauncher(Launcher):
     """
 
     gpus_per_job: int | None
+    jobs_per_gpu: int = 1
     scratch: TemporaryDirectory[str]
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
@@ -102,7 +103,8 @@ class JobLauncher(Launcher):
         from sts_lightning.workflows.checks import check_later_run
 
         check = partial(check_later_run, read=set())
-        print_plan(grid.composed_jobs(), check, Costs(options().plan or None), self.gpus_per_job)
+        shares = self.gpus_per_job, self.jobs_per_gpu
+        print_plan(grid.composed_jobs(), check, Costs(options().plan or None), *shares)
 
     @abstractmethod
     def run_jobs(self, jobs: Sequence[Job]) -> None:
@@ -119,10 +121,18 @@ class JobLauncher(Launcher):
 class ProcessLauncher(JobLauncher):
     """Jobs on this machine; settings: ``conf/hydra/launcher/process.yaml``."""
 
-    def __init__(self, jobs: int | None, gpus_per_job: int | None, timeout_minutes: float | None) -> None:
-        check_numbers(gpus_per_job=gpus_per_job, jobs=jobs, timeout_minutes=timeout_minutes)
+    def __init__(
+        self,
+        jobs: int | None,
+        gpus_per_job: int | None,
+        jobs_per_gpu: int | None,
+        timeout_minutes: float | None,
+    ) -> None:
+        check_numbers(gpus_per_job=gpus_per_job, jobs_per_gpu=jobs_per_gpu)
+        check_numbers(jobs=jobs, timeout_minutes=timeout_minutes)
         self.jobs = jobs
         self.gpus_per_job = gpus_per_job
+        self.jobs_per_gpu = jobs_per_gpu or 1
         self.timeout_minutes = timeout_minutes
 
     def run_jobs(self, jobs: Sequence[Job]) -> None:
@@ -132,7 +142,10 @@ class ProcessLauncher(JobLauncher):
         from sts_lightning.sweep.local import run_jobs
 
         gpus = visible_gpus() if any(job.demand.gpus for job in jobs) else []
-        run_jobs(jobs, Pool(gpus, count_cores(), self.jobs, self.gpus_per_job), self.timeout_minutes)
+        pool = Pool(gpus, count_cores(), self.jobs, self.gpus_per_job, self.jobs_per_gpu)
+        if gpus and self.jobs_per_gpu > 1:
+            log.info("up to %d jobs share each GPU and its memory", self.jobs_per_gpu)
+        run_jobs(jobs, pool, self.timeout_minutes)
 
 
 class SlurmLauncher(JobLauncher):
@@ -180,11 +193,18 @@ class RayLauncher(JobLauncher):
     """Jobs on a Ray cluster; requires a shared file system. Settings: ``conf/hydra/launcher/ray.yaml``."""
 
     def __init__(
-        self, address: str | None, gpus_per_job: int | None, cpus_per_job: int, timeout_minutes: float | None
+        self,
+        address: str | None,
+        gpus_per_job: int | None,
+        jobs_per_gpu: int | None,
+        cpus_per_job: int,
+        timeout_minutes: float | None,
     ) -> None:
-        check_numbers(gpus_per_job=gpus_per_job, cpus_per_job=cpus_per_job, timeout_minutes=timeout_minutes)
+        check_numbers(gpus_per_job=gpus_per_job, jobs_per_gpu=jobs_per_gpu)
+        check_numbers(cpus_per_job=cpus_per_job, timeout_minutes=timeout_minutes)
         self.address = address
         self.gpus_per_job = gpus_per_job
+        self.jobs_per_gpu = jobs_per_gpu or 1
         self.cpus_per_job = cpus_per_job
         self.timeout_minutes = timeout_minutes
 
@@ -192,7 +212,7 @@ class RayLauncher(JobLauncher):
         """Submit all jobs and wait for them."""
         from sts_lightning.sweep.cluster import submit_to_ray, watch
 
-        limits = (self.cpus_per_job, self.gpus_per_job, self.timeout_minutes)
+        limits = (self.cpus_per_job, self.gpus_per_job, self.timeout_minutes, self.jobs_per_gpu)
         watch(jobs, submit_to_ray(jobs, self.address, *limits))
 
 

@@ -25,6 +25,7 @@ from sts_lightning.config.options import options, take_options, using
 from sts_lightning.core.conf_folders import Entry, command_line, set_user_folder, user_folder
 from sts_lightning.core.cpu import set_cpu_defaults
 from sts_lightning.core.errors import ConfigError, StorageError
+from sts_lightning.core.gpu import set_gpu_defaults
 from sts_lightning.core.signals import listening, stop_with_parent, unmasked
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
@@ -47,6 +48,7 @@ def run(main: Callable[[], Any], entry: Entry) -> None:
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions instead of printing them
     set_cpu_defaults()
+    set_gpu_defaults()
     with listening(), reporting("--debug" in sys.argv), _options_taken(entry):
         try:
             stop_with_parent()

@@ -15,6 +15,7 @@ import click
 from sts_lightning.cli.errors import reporting
 from sts_lightning.core.conf_folders import ENTRIES, Entry, script_of
 from sts_lightning.core.cpu import set_cpu_defaults
+from sts_lightning.core.gpu import set_gpu_defaults
 from sts_lightning.core.signals import listening
 
 
@@ -162,6 +163,7 @@ PROGRAM = LazyGroup(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; `reporting` has the exit statuses, and 2 is for a command line that is wrong."""
     set_cpu_defaults()
+    set_gpu_defaults()
     given = sys.argv[1:] if arguments is None else list(arguments)
     with listening(), reporting(given[:1] == ["--debug"]):
         try:

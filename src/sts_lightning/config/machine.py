@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import copy
+import functools
+import logging
 import os
 from dataclasses import dataclass, fields, replace
 
 import torch
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, open_dict
 
 from sts_lightning.config.schema import TrainConfig
-from sts_lightning.core.distributed import local_rank
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.gpu import hidden_gpu, local_gpu
+
+log = logging.getLogger(__name__)
 
 CPU_CHUNK_TOKENS = 512
 AMX_CHUNK_TOKENS = 1536
@@ -111,7 +116,7 @@ def without_repetition(machine: Machine, trainer: DictConfig, model_type: str) -
 
 def weights_device(machine: Machine) -> str:
     """Return the device to which quantised weights are loaded: that of this process."""
-    return f"cuda:{local_rank()}" if machine.accelerator == "gpu" else "cpu"
+    return local_gpu() if machine.accelerator == "gpu" else "cpu"
 
 
 def fix_workspace(machine: Machine) -> None:
@@ -122,6 +127,16 @@ def fix_workspace(machine: Machine) -> None:
     """
     if machine.accelerator == "gpu" and machine.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+
+def hide_gpus() -> None:
+    """Hide the GPUs from a command that computes on the CPU, before anything has looked for them.
+
+    Libraries open what they see: bitsandbytes, which peft imports, asks each GPU for its kind. In Python and
+    in a notebook they stay visible, since what comes next may compute on one.
+    """
+    if HydraConfig.initialized():
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def cuda_devices() -> int:
@@ -141,13 +156,24 @@ def choose_accelerator(wanted: str, key: str) -> str:
     """
     if wanted == "gpu" and not cuda_devices():
         raise ConfigError(
-            f"{key}=gpu, but no CUDA device is visible.", key=key, hint=f"Set {key}=auto, or {key}=cpu."
+            f"{key}=gpu, but no CUDA device is visible.",
+            key=key,
+            hint=hidden_gpu() or f"Set {key}=auto, or {key}=cpu.",
         )
     if wanted == "mps" and not torch.backends.mps.is_available():
         raise ConfigError(f"{key}=mps, but PyTorch finds no Apple GPU.", key=key, hint=f"Set {key}=auto.")
     if wanted != "auto":
         return wanted
-    return "gpu" if cuda_devices() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if cuda_devices():
+        return "gpu"
+    if text := hidden_gpu():
+        _warn_once(text)
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+@functools.cache
+def _warn_once(text: str) -> None:
+    log.warning("WARNING: %s", text)
 
 
 def _accelerator(trainer: DictConfig, reasons: list[str]) -> str:

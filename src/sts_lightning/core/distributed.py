@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple, Self
 
 from torch import distributed
@@ -42,15 +41,6 @@ class Shard(NamedTuple):
     def sizes(self, count: int) -> list[int]:
         """Return how many of ``count`` examples belong to each process."""
         return [Shard(process, self.world_size).size_of(count) for process in range(self.world_size)]
-
-
-def local_rank() -> int:
-    """Return the number of this process on its machine, by which it takes its GPU, as Lightning does.
-
-    Lightning and torchrun set ``LOCAL_RANK``; tasks that srun or jsrun start have another variable.
-    """
-    variables = ("LOCAL_RANK", "SLURM_LOCALID", "JSM_NAMESPACE_LOCAL_RANK")
-    return next((int(os.environ[name]) for name in variables if name in os.environ), 0)
 
 
 WHOLE_BATCH = Shard()

@@ -273,7 +273,7 @@ def peak_memory() -> dict[str, int]:
 
         unit = 1 if sys.platform == "darwin" else 1024
         peak["host"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():  # not in a run on the CPU beside a card
         peak["cuda"] = torch.cuda.max_memory_allocated()
     return peak
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from sts_lightning.core.errors import ConfigError, UserError
 from sts_lightning.core.signals import listen_again
-from sts_lightning.sweep.gpu_pool import gpus_for
+from sts_lightning.sweep.gpu_pool import check_sharing, gpus_for
 from sts_lightning.sweep.job import (
     FAILED,
     PATIENCE,
@@ -279,6 +279,7 @@ def submit_to_ray(
     cpus: float,
     gpus_per_job: int | None,
     timeout_minutes: float | None,
+    jobs_per_gpu: int = 1,
 ) -> list[Handle]:
     """Submit jobs to a Ray cluster; each waits until the cluster has room for it.
 
@@ -291,9 +292,11 @@ def submit_to_ray(
         gpus_per_job: Number of GPUs assigned to each job; None: the demand of the job decides, if the cluster
             has any.
         timeout_minutes: Time limit of each job, after which it is killed; None: no limit.
+        jobs_per_gpu: Number of jobs that share a GPU.
 
     Raises:
-        ConfigError: Ray is not installed, or the cluster cannot be reached.
+        ConfigError: Ray is not installed, the cluster cannot be reached or has no room, or jobs of several
+            GPUs would share.
     """
     try:
         import ray
@@ -312,6 +315,7 @@ def submit_to_ray(
             "hydra.launcher.cpus_per_job."
         )
     gpus = [gpus_for(job.demand, int(room.get("GPU", 0)), gpus_per_job) for job in jobs]
+    check_sharing(jobs_per_gpu, gpus)
 
     def call(remote: RemoteJob, threads: int, *_: Job) -> Job:
         os.environ["OMP_NUM_THREADS"] = str(threads)
@@ -325,7 +329,7 @@ def submit_to_ray(
         stages = [references[need] for need in job.needs if need in references]  # Ray waits for arguments
         # Ray's interrupt reaches Python between two looks at a process with a limit, never in a wait without.
         remote = RemoteJob(job, timeout_minutes or math.inf)
-        references[job.folder] = task.options(num_gpus=count).remote(remote, threads, *stages)
+        references[job.folder] = task.options(num_gpus=count / jobs_per_gpu).remote(remote, threads, *stages)
     return [_RayHandle(references[job.folder]) for job in jobs]
 
 

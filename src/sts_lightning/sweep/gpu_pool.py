@@ -66,6 +66,24 @@ def gpus_for(demand: Demand, available: int, per_job: int | None = None) -> int:
     return given
 
 
+def check_sharing(jobs_per_gpu: int, needs: Iterable[int]) -> None:
+    """Reject jobs of several GPUs where jobs share GPUs.
+
+    Args:
+        jobs_per_gpu: See ``conf/hydra/launcher/process.yaml``.
+        needs: Number of GPUs of each job.
+
+    Raises:
+        ConfigError: A job needs several.
+    """
+    if jobs_per_gpu > 1 and (need := max(needs, default=0)) > 1:
+        raise ConfigError(
+            f"hydra.launcher.jobs_per_gpu={jobs_per_gpu} is for jobs of one GPU, but one gets {need}.",
+            key="hydra.launcher.jobs_per_gpu",
+            hint="Leave it out, or give each job one: trainer.devices=1.",
+        )
+
+
 class Pool:
     """GPUs and cores of this machine, assigned to jobs.
 
@@ -75,17 +93,24 @@ class Pool:
         limit: Maximum number of jobs at a time; None: as many as the GPUs allow, and one for each two cores
             without a GPU.
         per_job: Number of GPUs of each job that uses any; None: the demand of the job decides.
+        sharing: Number of jobs that share a GPU.
     """
 
     def __init__(
-        self, gpus: Iterable[str], cores: int, limit: int | None = None, per_job: int | None = None
+        self,
+        gpus: Iterable[str],
+        cores: int,
+        limit: int | None = None,
+        per_job: int | None = None,
+        sharing: int = 1,
     ) -> None:
         self.gpus = list(gpus)
         self.cores = cores
         self.limit = limit
         self.per_job = per_job
         self.cpu_jobs = limit or max(1, cores // 2)
-        self._free = list(self.gpus)
+        self.sharing = sharing
+        self._free = self.gpus * sharing  # each once, before the first has a second job
         self._on_cpu = 0
         self._running = 0
         self._threads = max(1, cores // self.cpu_jobs)
@@ -94,11 +119,12 @@ class Pool:
         """Set the number of threads of each job, and return the maximum number of jobs at a time.
 
         Raises:
-            ConfigError: A job needs more GPUs than there are.
+            ConfigError: A job needs more GPUs than there are, or several where they are shared.
         """
         needs = sorted(gpus_for(job.demand, len(self.gpus), self.per_job) for job in jobs)
+        check_sharing(self.sharing, needs)
         width = min(self.cpu_jobs, needs.count(0))
-        left = len(self.gpus)
+        left = len(self._free)
         for need in (need for need in needs if need):
             if need > left:
                 break
@@ -130,10 +156,15 @@ class Pool:
 
 
 def visible_gpus() -> list[str]:
-    """Return the names of the visible CUDA devices, as in ``CUDA_VISIBLE_DEVICES``."""
+    """Return the names of the visible CUDA devices, as in ``CUDA_VISIBLE_DEVICES``.
+
+    Of several slices of GPUs (MIG) a process sees one, and counts one; each job gets another.
+    """
     from sts_lightning.config.machine import cuda_devices
 
     count = cuda_devices()
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = [str(index) for index in range(count)] if given is None else given.split(",")
-    return [name.strip() for name in names if name.strip()][:count]
+    names = [name.strip() for name in names if name.strip()]
+    slices = count > 0 and all(name.startswith("MIG-") for name in names)
+    return names if slices else names[:count]

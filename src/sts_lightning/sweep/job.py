@@ -23,11 +23,15 @@ from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.core.conf_folders import VARIABLE as CONF_VARIABLE
 from sts_lightning.core.conf_folders import user_folder
 from sts_lightning.core.errors import FinishedRunError, RunningElsewhereError, UserError
+from sts_lightning.core.gpu import NUMBERS
 from sts_lightning.core.signals import KILL, PARENT
 from sts_lightning.runs.folder import RunFolder
 
 PATIENCE = 60.0
 """Seconds that a job has to save its state once the user stops the sweep."""
+
+RANKS = (*NUMBERS, "SLURM_PROCID", "JSM_NAMESPACE_RANK")
+"""Variables of a sweep that is one task of several: each job is alone."""
 
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 STOPPING = {number for number in signal.Signals if number.name in NAMES}
@@ -197,7 +201,7 @@ def _run(job: Job, resources: Resources, timeout_minutes: float | None) -> None:
     else:
         arguments = [*job.overrides, *job.added, path_override("hydra.run.dir", job.folder)]
     job.state, begin = "running", time.monotonic()
-    environment = {name: value for name, value in os.environ.items() if name != "LOCAL_RANK"}
+    environment = {name: value for name, value in os.environ.items() if name not in RANKS}
     environment |= {PARENT: str(os.getpid()), CONF_VARIABLE: job.conf, **resources.environment}
     with job.run_folder.output_file.open("ab") as output:
         job.process = subprocess.Popen(

@@ -25,7 +25,11 @@ Cost = Callable[[DictConfig], str]
 
 
 def print_plan(
-    jobs: Sequence[ComposedJob], check: Check, cost: Cost, gpus_per_job: int | None = None
+    jobs: Sequence[ComposedJob],
+    check: Check,
+    cost: Cost,
+    gpus_per_job: int | None = None,
+    jobs_per_gpu: int = 1,
 ) -> None:
     """Check all jobs of a sweep and print them; nothing is started or written.
 
@@ -34,6 +38,7 @@ def print_plan(
         check: Function that checks a run.
         cost: Function that says what a run costs.
         gpus_per_job: Number of GPUs of each job that uses any; None: the demand of the job decides.
+        jobs_per_gpu: Number of jobs that share a GPU.
 
     Raises:
         FailedJobsError: Some jobs cannot work; the message says which, and why.
@@ -51,7 +56,7 @@ def print_plan(
             except UserError as error:
                 problems.append(f"{job.folder.name} ({title}): {error}")
         start = f", starts from {job.needs[-1].name}" if job.needs else ""
-        text = f"{title} ({_gpus(job.demand, gpus_per_job)}{start})"
+        text = f"{title} ({_gpus(job.demand, gpus_per_job, jobs_per_gpu)}{start})"
         states[print_run(job.run_folder, text, (cost(cfg) for cfg in item.configs.values()))] += 1
     for text, count in lacking.items():
         print_line(f"{count} of these jobs cannot run on this machine: {text}")
@@ -98,9 +103,10 @@ def print_line(text: str, style: str | None = None) -> None:
     Console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-def _gpus(demand: Demand, per_job: int | None) -> str:
+def _gpus(demand: Demand, per_job: int | None, sharing: int) -> str:
     count = per_job if per_job is not None and demand.gpus else demand.gpus
     if not count:
         return "no GPU"
     text = "all GPUs" if count == -1 else counted(count, "GPU")
-    return text if demand.required else f"{text} if any"
+    text = text if demand.required else f"{text} if any"
+    return f"{text}, {sharing} jobs on each" if sharing > 1 else text

@@ -43,8 +43,8 @@ def tiny_bert(
         attention_probs_dropout_prob=dropout,
         max_position_embeddings=512,
     )
-    with torch.random.fork_rng([]):
-        torch.manual_seed(weights_seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(weights_seed)
         backbone = BertModel(config, add_pooling_layer=False)
         return SentenceEncoder(backbone, tokenizer, **settings)
 

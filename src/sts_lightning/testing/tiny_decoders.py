@@ -89,8 +89,8 @@ def _load(config: PreTrainedConfig, start: str, **shape: Any) -> SentenceEncoder
     config.eos_token_id = tokenizer.eos_token_id
     config.pad_token_id = None
     logging.disable_progress_bar()
-    with torch.random.fork_rng([]), tempfile.TemporaryDirectory() as folder:
-        torch.manual_seed(shape.pop("weights_seed", 0))
+    with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as folder:
+        torch.default_generator.manual_seed(shape.pop("weights_seed", 0))
         AutoModel.from_config(config).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         return SentenceEncoder.from_pretrained(folder, **shape)
@@ -107,7 +107,7 @@ def write_mistral(folder: Path, config: MistralConfig, device: str = "cpu", seed
         seed: Random seed of the weights; the global random state does not change.
     """
     logging.disable_progress_bar()
-    with torch.random.fork_rng([]), torch.device(device):
+    with torch.random.fork_rng([] if device == "cpu" else [device]), torch.device(device):
         torch.manual_seed(seed)
         model = AutoModel.from_config(config, dtype=torch.bfloat16)
     model.save_pretrained(folder, max_shard_size="2GB")

@@ -10,7 +10,7 @@ import lightning.pytorch as pl
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.build import name_setting
-from sts_lightning.config.machine import fix_workspace, weights_device, without_repetition
+from sts_lightning.config.machine import fix_workspace, hide_gpus, weights_device, without_repetition
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.core.console import quiet_lightning
 from sts_lightning.core.cpu import keep_freed_memory
@@ -64,6 +64,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     trust |= wanted(cfg)
     fix_workspace(machine)  # before the first product on the GPU
     if machine.accelerator == "cpu":
+        hide_gpus()
         keep_freed_memory()
     # Random numbers are drawn in one order in every run: the seed is set once the data has been read, which
     # may draw some, then the model draws, then a head.

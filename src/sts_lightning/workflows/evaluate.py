@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.check import check_config, suggest
 from sts_lightning.config.compose import composing
-from sts_lightning.config.machine import choose_accelerator, cpu_multiplies_bfloat16
+from sts_lightning.config.machine import choose_accelerator, cpu_multiplies_bfloat16, hide_gpus
 from sts_lightning.config.options import options
 from sts_lightning.core.conf_folders import files_of
 from sts_lightning.core.console import print_scores
@@ -102,6 +102,8 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     if state == "started":
         check_same(RunFolder(folder), cfg)
     device = encoding_device(cfg.accelerator)
+    if device == "cpu":
+        hide_gpus()
     run = trained = None
     if cfg.ckpt is not None:
         with at_setting("ckpt"):

@@ -100,6 +100,21 @@ def test_a_job_that_outlives_a_killed_sweep_is_not_run_twice(tmp_path: Path, scr
     assert len(starts(again)) == 1
 
 
+def test_jobs_of_a_sweep_in_a_task_of_several_are_alone(
+    tmp_path: Path, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_PROCID", "3")
+    monkeypatch.setenv("SLURM_LOCALID", "1")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    script.write_text("import os; print(*sorted(os.environ))")
+    (job,) = jobs(tmp_path, "one")
+    run_job(job, Resources({}))
+    names = (job.folder / "output.log").read_text().split()
+    assert [name for name in names if name.startswith("SLURM_")] == ["SLURM_JOB_ID"]
+    assert "PYTORCH_CUDA_ALLOC_CONF" in names
+
+
 def test_a_folder_belongs_to_a_configuration() -> None:
     def folder(*overrides: str) -> Path:
         return job_folder(compose("train", [*SHORT_RUN, "name=x", *overrides], return_hydra_config=True))

@@ -101,6 +101,18 @@ def test_as_many_at_a_time_as_there_are_gpus_each_with_its_own_gpu(tmp_path: Pat
         assert all(later - earlier > 0.2 for earlier, later in pairwise(own))
 
 
+def test_small_jobs_run_beside_each_other_on_a_gpu(tmp_path: Path) -> None:
+    planned = jobs(tmp_path, *["wait"] * 5)
+    for job in planned:
+        job.demand = Demand(1)
+    run_jobs(planned, Pool(["4", "7"], cores=2, sharing=2))
+    assert {job.state for job in planned} == {"done"}
+    begun = sorted((float(start[2]), start[1]) for job in planned for start in starts(job))
+    assert sorted(gpu for _, gpu in begun[:4]) == ["4", "4", "7", "7"]
+    ended = [job.folder.joinpath("metrics.json").stat().st_mtime for job in planned]
+    assert begun[3][0] < min(ended) < begun[4][0]
+
+
 def test_a_job_that_hangs_is_stopped_and_resumed(tmp_path: Path) -> None:
     planned = jobs(tmp_path, "hang", "one")
     with pytest.raises(UserError, match="1 of 2"):

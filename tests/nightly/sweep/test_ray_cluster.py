@@ -68,6 +68,21 @@ def test_ray_has_no_room(tmp_path: Path, ray_address: str) -> None:
     job.demand = Demand(5, required=True)
     with pytest.raises(ConfigError, match="a job of the sweep needs 5 GPUs, but 2 are visible"):
         submit_to_ray([job], ray_address, 1, None, None)
+    job.demand = Demand(2, required=True)
+    with pytest.raises(ConfigError, match=r"jobs_per_gpu=4 is for jobs of one GPU, but one gets 2\."):
+        submit_to_ray([job], ray_address, 1, None, None, 4)
+
+
+def test_jobs_share_a_gpu_of_ray(tmp_path: Path, ray_address: str) -> None:
+    """Three at a time on one of the two GPUs: more jobs than GPUs, of half a core each."""
+    planned = jobs(tmp_path, "wait", "wait", "wait")
+    for job in planned:
+        job.demand = Demand(1)
+    watch(planned, submit_to_ray(planned, ray_address, 0.5, None, None, 4))
+    assert {job.state for job in planned} == {"done"}
+    begun = [float(starts(job)[0][2]) for job in planned]
+    assert max(begun) < min(job.folder.joinpath("metrics.json").stat().st_mtime for job in planned)
+    assert {starts(job)[0][1] for job in planned} <= {"0", "1"}
 
 
 def test_ray_places_a_job_after_its_stage(tmp_path: Path, ray_address: str) -> None:

@@ -74,6 +74,8 @@ def test_the_papers_grid_has_three_first_stages_and_nine_second_ones(
     assert lines[0].endswith("  stage1 of prompt=eol (1 GPU)")
     assert [line.strip() for line in lines[7:12:2]] == ["192 rows", "200 rows", "216 rows"]
     assert lines[-1] == "3 shared stages, 9 jobs: 12 new. Nothing was started."
+    print_plan(planned[3:4], lambda run, cfg: None, cost=lambda cfg: "", jobs_per_gpu=4)
+    assert "(1 GPU, 4 jobs on each, starts from " in capsys.readouterr().out
 
 
 def test_what_makes_two_stages_the_same(grid: Grid) -> None:

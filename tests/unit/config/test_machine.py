@@ -145,20 +145,25 @@ def test_a_model_without_deterministic_form_is_trained_all_the_same(
         assert without_repetition(decide(given), given.trainer, "mixtral") == decide(given)
 
 
-@pytest.mark.parametrize(
-    ("variables", "device"),
-    [
-        ({}, "cuda:0"),
-        ({"SLURM_LOCALID": "3"}, "cuda:3"),
-        ({"LOCAL_RANK": "1", "SLURM_LOCALID": "0"}, "cuda:1"),
-    ],
-)
 def test_quantised_weights_go_to_the_card_of_the_process(
-    variables: dict[str, str], device: str, config: Config, monkeypatch: pytest.MonkeyPatch
+    config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cuda(monkeypatch, 8)
-    for name in ("LOCAL_RANK", "SLURM_LOCALID", "JSM_NAMESPACE_LOCAL_RANK"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert weights_device(decide(config())) == device
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    monkeypatch.setenv("SLURM_LOCALID", "3")
+    assert weights_device(decide(config())) == "cuda:3"
+    cuda(monkeypatch, 1)
+    assert weights_device(decide(config())) == "cuda:0"
+
+
+def test_a_card_that_torch_does_not_see_is_no_quiet_cpu(
+    config: Config, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cpu(monkeypatch, bfloat16=False)
+    monkeypatch.setattr(machine, "hidden_gpu", lambda: "the driver is too old.")
+    assert [decide(config()).accelerator for _ in range(2)] == ["cpu", "cpu"]
+    assert [record.getMessage() for record in caplog.records] == ["WARNING: the driver is too old."]
+    with pytest.raises(ConfigError, match=r"no CUDA device is visible\. the driver is too old\."):
+        decide(config("trainer.accelerator=gpu"))
+    decide(config("trainer=cpu"))
+    assert len(caplog.records) == 1

@@ -22,7 +22,7 @@ def test_the_folder_of_a_sweep_without_a_name(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(HydraConfig.instance(), "cfg", None)
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = compose("train", ["model=tiny_bert", "data=toy"], return_hydra_config=True)
-    ProcessLauncher(None, None, None).setup(
+    ProcessLauncher(None, None, None, None).setup(
         hydra_context=HydraContext(ConfigLoaderImpl(ConfigSearchPathImpl()), Callbacks()),
         task_function=lambda _: None,
         config=cfg,
@@ -33,7 +33,7 @@ def test_the_folder_of_a_sweep_without_a_name(monkeypatch: pytest.MonkeyPatch) -
 def test_optunas_own_direction_is_rejected() -> None:
     """It would look for the lowest dev score."""
     pytest.importorskip("optuna")
-    launcher = ProcessLauncher(None, None, None)
+    launcher = ProcessLauncher(None, None, None, None)
     with initialize_config_dir(str(CONF), version_base="1.3"):
         launcher.config = compose("train", ["name=o", "hydra/sweeper=optuna"], return_hydra_config=True)
     with pytest.raises(ConfigError, match="searches for the lowest dev Spearman"):
@@ -46,6 +46,7 @@ def test_optunas_own_direction_is_rejected() -> None:
         ("process", "jobs=0"),
         ("process", "jobs=-1"),
         ("process", "gpus_per_job=-1"),
+        ("process", "jobs_per_gpu=0"),
         ("process", "timeout_minutes=0"),
         ("slurm", "jobs=0"),
         ("process", "jobs=1.5"),

@@ -10,6 +10,7 @@ import torch
 from transformers import MistralConfig
 
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.planning import gpus
 from sts_lightning.testing.tiny_decoders import write_mistral
 
 REPORT = """<testsuites><testsuite>
@@ -67,3 +68,25 @@ def test_the_model_is_read_like_any_other(tmp_path: Path) -> None:
     encoder = SentenceEncoder.from_pretrained(str(tmp_path), dtype="bfloat16", pooling="last_token")
     assert encoder.plain_backbone.config.vocab_size == 32000
     assert encoder.encode(["a dog", "a cat"]).shape == (2, 32)
+
+
+@pytest.mark.parametrize(
+    ("card", "known"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA A100-SXM4-80GB", "a100-80"),
+        ("NVIDIA GeForce RTX 4090", "rtx4090"),
+        ("NVIDIA RTX A6000", "a6000"),
+        ("Tesla T4", "t4"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA L40", None),  # not an L4
+        ("NVIDIA A10G", None),  # slower than an A10
+    ],
+)
+def test_the_plan_knows_the_speed_of_a_card_by_its_name(
+    card: str, known: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpus, "this_machine", lambda: gpus.Device(card, 10**10))
+    found = check_gpu.this_card()
+    speed = gpus.GPUS[known].bandwidth if known else 0.0
+    assert (found.bandwidth, found.memory) == (speed, 10**10)  # memory is that of the card itself

@@ -62,10 +62,45 @@ def test_jobs_of_several_gpus_share_none() -> None:
     assert pool.take(pair) is not None
 
 
+def test_jobs_that_share_gpus_get_one_name_each() -> None:
+    pool, planned = Pool("01", cores=16, sharing=2), made(*[Demand(1)] * 5)
+    assert pool.set_width(planned) == 4
+    taken = [pool.take(job) for job in planned]
+    names = [slot and slot.environment["CUDA_VISIBLE_DEVICES"] for slot in taken]
+    assert names == ["0", "1", "0", "1", None]
+    assert taken[0] is not None
+    assert taken[0].environment["OMP_NUM_THREADS"] == "4"
+    pool.give(taken[0])
+    last = pool.take(planned[4])
+    assert last is not None
+    assert last.gpus == ("0",)
+
+
+@pytest.mark.parametrize(("demand", "per_job"), [(2, None), (-1, None), (1, 2)])
+def test_jobs_of_several_gpus_do_not_share_them(demand: int, per_job: int | None) -> None:
+    pool = Pool("01", cores=4, per_job=per_job, sharing=2)
+    with pytest.raises(ConfigError, match=r"jobs_per_gpu=2 is for jobs of one GPU, but one gets 2\."):
+        pool.set_width(made(Demand(demand, required=True)))
+    assert Pool("0", cores=4, sharing=2).set_width(made(Demand(-1, required=True))) == 1  # all GPUs are one
+
+
 def test_gpus_are_named_as_the_user_sees_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 5)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,7,9,11")
     assert visible_gpus() == ["3", "5", "7", "9", "11"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,7,9,11,99")  # torch counts up to the first unknown one
+    assert visible_gpus() == ["3", "5", "7", "9", "11"]
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert visible_gpus() == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize(("count", "names"), [(1, ["MIG-a", "MIG-b", "MIG-c"]), (0, [])])
+def test_each_slice_of_a_gpu_is_for_a_job(
+    count: int, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch sees one slice of those in CUDA_VISIBLE_DEVICES."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-a,MIG-b,MIG-c")
+    assert visible_gpus() == names

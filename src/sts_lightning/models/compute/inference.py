@@ -35,6 +35,7 @@ SIGNS = (
     "CUDA error: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
     "MPS backend out of memory",
+    "NVML_SUCCESS == r",  # on a slice of a GPU, whose memory torch may not ask NVML for, to report it
 )
 """Texts of errors of libraries outside torch's allocator of the GPU."""
 
@@ -141,8 +142,7 @@ class Halving:
 
     def _remember(self, tokens: int) -> None:
         """Keep the smallest number of tokens that did not fit; threads may do so at the same time."""
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        torch.cuda.empty_cache()  # does nothing where CUDA has not been used
         if self.too_many is None:
             log.info("memory does not hold %s tokens at once: encoding in smaller chunks", f"{tokens:,}")
         self.too_many = tokens if self.too_many is None else min(tokens, self.too_many)

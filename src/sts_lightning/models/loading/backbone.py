@@ -25,8 +25,8 @@ from transformers import (
 from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
 
 from sts_lightning.core.choices import Attention, Precision, Quantization
-from sts_lightning.core.distributed import local_rank
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.core.gpu import local_gpu
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.loading.hub import find
 
@@ -132,7 +132,7 @@ def load_backbone(
             tokenizer.init_kwargs.pop("auto_map", None)
         if quantization != "none":
             options["quantization_config"] = quantization_config(quantization, DTYPES_BY_NAME[dtype])
-            gpu = f"cuda:{local_rank()}" if torch.cuda.is_available() else "cpu"
+            gpu = local_gpu() if torch.cuda.is_available() else "cpu"
             options["device_map"] = {"": device or gpu}
         model, report = loader(model_config).from_pretrained(
             source,
