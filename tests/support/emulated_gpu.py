@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import warnings
 import weakref
@@ -70,8 +71,8 @@ prelu scaled_dot_product_attention
 FLOAT32 = """
 __pow__ __rpow__ acos asin cdist cosh cosine_embedding_loss cosine_similarity cross_entropy cumprod cumsum
 dist erfinv exp expm1 group_norm kl_div l1_loss layer_norm linalg_matrix_norm linalg_vector_norm log log10
-log1p log2 log_softmax logsumexp margin_ranking_loss mse_loss nll_loss norm normalize pow prod reciprocal rsqrt
-sinh smooth_l1_loss softmax softmin softplus square sum tan
+log1p log2 log_softmax logsumexp margin_ranking_loss mse_loss nll_loss norm normalize pow prod reciprocal
+rsqrt sinh smooth_l1_loss softmax softmin softplus square sum tan
 """
 WIDEST = "addcdiv addcmul bilinear cat cross dot index_put scatter_add stack"
 CASTS = {name: kind for kind, names in enumerate((LOW, FLOAT32, WIDEST)) for name in names.split()}
@@ -267,7 +268,7 @@ class Operations(TorchDispatchMode):
     def _copy(self, func: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any], there: Any) -> Any:
         """Copy on the device, to it or from it."""
         if name == "aten::_to_copy":
-            moves = {(args[0].device.type, there.type)}
+            moves = {(args[0].device.type, there.type)}  # to the host into new memory, which PyTorch pins
             blocking = not kwargs.get("non_blocking", False)
         else:
             to, of = (x if isinstance(x, list) else [x] for x in args[:2])
@@ -629,7 +630,11 @@ def emulated_gpu(total_memory: int = 80 * 2**30) -> Iterator[EmulatedGPU]:
         "synchronize": lambda device=None: gpu.waits("the device"),
     }
     lifts = torch._C._only_lift_cpu_tensors()
+    strict = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     with contextlib.ExitStack() as stack:
+        stack.callback(torch.use_deterministic_algorithms, strict, warn_only=warn_only)
+        stack.enter_context(mock.patch.dict(os.environ))  # a run sets variables that CUDA reads
         stack.enter_context(mock.patch.multiple(torch.cuda, **replaced))
         stack.enter_context(
             mock.patch.multiple(

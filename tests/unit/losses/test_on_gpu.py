@@ -20,15 +20,18 @@ from tests.support.loss_cases import batch, further, make
 
 @pytest.fixture
 def gpu() -> Iterator[EmulatedGPU]:
-    torch.use_deterministic_algorithms(True)
     with emulated_gpu() as device:
+        torch.use_deterministic_algorithms(True)
         yield device
-    torch.use_deterministic_algorithms(False)
 
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     *((stem, {}) for stem in sorted(all_losses())),
-    *((stem, {"official": True}) for stem, kind in all_losses().items() if "official" in signature(kind).parameters),
+    *(
+        (stem, {"official": True})
+        for stem, kind in all_losses().items()
+        if "official" in signature(kind).parameters
+    ),
     ("gist", {"guide": "teacher"}),
     ("ibn", {"equal_sentences": "positives"}),
     ("infonce", {"positive_negatives": True}),

@@ -117,17 +117,15 @@ def test_strict_determinism_rejects_what_cuda_does(
     operation: Callable[[Tensor], Any], gpu: EmulatedGPU
 ) -> None:
     x = torch.ones(4, device="cuda")
+    torch.use_deterministic_algorithms(False)
     operation(x)
     torch.use_deterministic_algorithms(True)
-    try:
-        x.long().cumsum(0)
-        with pytest.raises(RuntimeError, match="does not have a deterministic implementation"):
-            operation(x)
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        with pytest.warns(UserWarning, match="does not have a deterministic implementation"):
-            operation(x)
-    finally:
-        torch.use_deterministic_algorithms(False)
+    x.long().cumsum(0)
+    with pytest.raises(RuntimeError, match="does not have a deterministic implementation"):
+        operation(x)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    with pytest.warns(UserWarning, match="does not have a deterministic implementation"):
+        operation(x)
 
 
 WAITS: list[tuple[str, Callable[[Tensor], Any]]] = [
@@ -304,11 +302,14 @@ def test_autocast_casts_as_pytorch_would(name: str, second: torch.dtype) -> None
 def test_everything_is_undone() -> None:
     names = ("is_available", "Event", "device_count", "get_rng_state", "_lazy_init")
     before = [getattr(torch.cuda, name) for name in names]
+    strict = torch.are_deterministic_algorithms_enabled()
     with pytest.raises(ValueError, match="inside"), emulated_gpu():
+        torch.use_deterministic_algorithms(not strict)
         left = torch.ones(2, device="cuda")
         raise ValueError("inside")
     assert [getattr(torch.cuda, name) for name in names] == before
     assert not torch.cuda.is_available()
+    assert torch.are_deterministic_algorithms_enabled() == strict
     with torch.inference_mode():
         assert torch.ones(2).is_inference()
     with pytest.raises(AssertionError, match="after its end"):
