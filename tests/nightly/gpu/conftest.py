@@ -56,8 +56,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             quantised = {item for item in found if "bit" in item.nodeid.partition("[")[2]}
             left_out |= quantised
             several = cases[name, "cpu"]
-            keep = (
-                several if "test_lora_dropout" in name else [] if len(quantised) < len(found) else several[:1]
-            )
+            keep = several if "test_lora" in name else [] if len(quantised) < len(found) else several[:1]
             left_out |= set(several) - set(keep)
     items[:] = [item for item in items if item not in left_out]
