@@ -528,7 +528,10 @@ class EmulatedGPU:
     def arrives_later(self, destination: Tensor) -> None:
         """Spoil the copy until it has arrived."""
         self.late.append((destination, destination.clone()))
-        destination.fill_(float("nan") if destination.is_floating_point() else 1)
+        if destination.is_floating_point():
+            destination.fill_(torch.nan)
+        else:
+            destination.bitwise_not_()
 
     def arrive(self, copies: list[tuple[Tensor, Tensor]]) -> None:
         for copy in copies:

@@ -5,19 +5,14 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 from omegaconf import DictConfig
 
 from sts_lightning.core.errors import InterruptedRunError
-from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import read_history
-from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.workflows import fit
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_DATA
 from tests.nightly.scenarios.test_processes import SETTINGS, same
@@ -91,29 +86,3 @@ def test_two_cards_equal_one(cli: Callable[..., subprocess.CompletedProcess[str]
         assert done.returncode == 0, done.stderr
     same(tmp_path / "1", tmp_path / "2")
     assert metrics(tmp_path / "2")["processes"] == 2
-
-
-def test_the_untuned_model_is_scored_on_the_device_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the device that holds no data as a stand-in for a GPU; the model itself stays where it is."""
-    encoder = tiny_bert()
-    seen: list[str] = []
-
-    def score(scored: SentenceEncoder, *_: Any) -> None:
-        seen.append(scored.device.type)
-        raise StopIteration
-
-    monkeypatch.setattr(fit, "score", score)
-    monkeypatch.setattr(fit, "_begin", lambda experiment: None)
-    cfg = SimpleNamespace(
-        evaluation=SimpleNamespace(untuned=True),
-        trainer=SimpleNamespace(devices=1, num_nodes=1, strategy="ddp"),
-    )
-    parts = SimpleNamespace(cfg=cfg, resumed=False, first=True, data=None)
-    strategy = SimpleNamespace(root_device=torch.device("meta"))
-    experiment: Any = SimpleNamespace(
-        parts=parts, module=SimpleNamespace(encoder=encoder), trainer=SimpleNamespace(strategy=strategy)
-    )
-    with pytest.raises(StopIteration):
-        fit.fit(experiment)
-    assert seen == ["meta"]
-    assert encoder.device.type == "cpu"
