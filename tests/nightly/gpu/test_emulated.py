@@ -67,6 +67,16 @@ def test_an_auxiliary_model_takes_micro_batches(
     assert np.isfinite(losses(tmp_path)).all()
 
 
+def test_vectors_of_a_teacher(config: Config, tmp_path: Path, uninterrupted: Path) -> None:
+    teacher = [
+        "loss=vector_distillation",
+        "auxiliary=teacher_vectors",
+        f"auxiliary.sources=[{uninterrupted}]",
+    ]
+    run_emulated(tmp_path, config(*TOY_RUN, "model=tiny_bert", "data.kind=sentences", *teacher))
+    assert np.isfinite(metrics(tmp_path)["test"]["average"])
+
+
 def test_micro_batches_are_found_and_become_smaller_where_memory_runs_out(
     config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
