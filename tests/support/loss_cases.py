@@ -21,8 +21,8 @@ from sts_lightning.losses.rank_margin import RankMarginLoss
 DIMENSION = 6
 
 
-def make(stem: str, dimension: int = DIMENSION) -> Loss:
-    """Make the loss with its defaults, in float64."""
+def make(stem: str, dimension: int = DIMENSION, **settings: Any) -> Loss:
+    """Make the loss with its defaults but for the given settings, in float64."""
     kind: Callable[..., Loss] = all_losses()[stem]
     torch.manual_seed(0)
     if kind is MixLoss:
@@ -35,7 +35,7 @@ def make(stem: str, dimension: int = DIMENSION) -> Loss:
         return RankMarginLoss(gap=1.0).double()
     facts = {"dimension": dimension, "top_label": 2 if stem == "cross_entropy" else TOP_SCORE}
     taken = inspect.signature(kind).parameters
-    return kind(**{name: value for name, value in facts.items() if name in taken}).double()
+    return kind(**{name: value for name, value in facts.items() if name in taken}, **settings).double()
 
 
 def further(loss: Loss, size: int = 7, seed: int = 0, dimension: int = DIMENSION) -> dict[str, Tensor]:

@@ -71,15 +71,19 @@ class ContrastiveTensionLoss(Loss):
             ValueError: The second encoder's vectors are absent.
         """
         second = require(self, second=second)
-        positive, partner = contrast_pairs(len(second), self.group)
-        positive, partner = positive.to(second.device), partner.to(second.device)
+        pairs = contrast_pairs(len(second), self.group)
+        rows = (pairs[0].nonzero()[:, 0], (~pairs[0]).nonzero()[:, 0])
+        # All from the host, which then need not wait for a GPU.
+        positive, partner, positives, negatives = (
+            tensor.to(second.device, non_blocking=True) for tensor in (*pairs, *rows)
+        )
         products = (upcast(views[0]) * upcast(second)[partner]).sum(dim=-1)
         losses = F.binary_cross_entropy_with_logits(products, positive.to(products.dtype), reduction="none")
         if self.mask_repeats and sentence_ids is not None:
             losses = losses.masked_fill(~positive & (sentence_ids[0] == sentence_ids[0][partner]), 0.0)
-        self.observed = {"positive": losses[positive].mean().detach()}
-        if not positive.all():
-            self.observed["negative"] = losses[~positive].mean().detach()
+        self.observed = {"positive": losses[positives].mean().detach()}
+        if len(negatives):
+            self.observed["negative"] = losses[negatives].mean().detach()
         return losses.mean()
 
 

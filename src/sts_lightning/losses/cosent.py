@@ -63,7 +63,8 @@ def misordered(similarities: Tensor, labels: Tensor, gap: float = 0) -> Tensor:
     labels, order = labels.sort(stable=True)
     s = similarities[order]
     lower = torch.searchsorted(labels, labels - gap)  # for each row, the number of rows below its label
-    has_lower = lower > 0
     terms = s.logcumsumexp(0)[(lower - 1).clamp(min=0)] - s
+    # Rows without a lower one are masked, since a GPU would have to be asked how many others there are.
+    terms = terms.masked_fill(lower == 0, -torch.inf)
     # exp(0) is the 1 in the logarithm; 0 * s propagates a NaN even where all labels are equal.
-    return torch.cat([0 * s.sum().reshape(1), terms[has_lower]]).logsumexp(0)
+    return torch.cat([0 * s.sum().reshape(1), terms]).logsumexp(0)

@@ -199,7 +199,7 @@ def summed_list_mle(scores: Tensor, reference: Tensor) -> Tensor:
     order = reference.argsort(dim=1, descending=True, stable=True)
     ranked = scores.gather(1, order)
     ranked = ranked - ranked.amax(dim=1, keepdim=True)
-    tails = ranked.exp().flip(1).cumsum(dim=1).flip(1)
+    tails = ranked.flip(1).logcumsumexp(dim=1).flip(1).exp()  # cumsum has no deterministic form on CUDA
     return ((tails + TINY).log() - ranked).sum(dim=1).mean()
 
 

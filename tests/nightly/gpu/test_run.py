@@ -5,19 +5,14 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 from omegaconf import DictConfig
 
 from sts_lightning.core.errors import InterruptedRunError
-from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import read_history
-from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.workflows import fit
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_DATA
 from tests.nightly.scenarios.test_processes import SETTINGS, same
@@ -44,7 +39,7 @@ def on(device: torch.device) -> str:
     return "trainer=gpu" if device.type == "cuda" else "trainer=cpu"
 
 
-@pytest.mark.parametrize("extra", [["trainer.micro_batch_size=4"], ["model.quantization=4bit"]])
+@pytest.mark.parametrize("extra", [["trainer.micro_batch_size=4"], ["model.quantization=4bit"]], ids=str)
 def test_a_resumed_run_ends_with_the_numbers_of_an_uninterrupted_one(
     extra: list[str], device: torch.device, config: Config, tmp_path: Path
 ) -> None:
@@ -56,8 +51,13 @@ def test_a_resumed_run_ends_with_the_numbers_of_an_uninterrupted_one(
     same_results(tmp_path / "whole", tmp_path / "cut")
 
 
-def test_the_loss_falls(device: torch.device, config: Config, tmp_path: Path) -> None:
-    settings = ["trainer.max_epochs=6", "trainer.micro_batch_size=auto", "model.quantization=8bit"]
+@pytest.mark.parametrize("quantization", ["none", "8bit"])
+def test_the_loss_falls(quantization: str, device: torch.device, config: Config, tmp_path: Path) -> None:
+    settings = [
+        "trainer.max_epochs=6",
+        "trainer.micro_batch_size=auto",
+        f"model.quantization={quantization}",
+    ]
     train_in(tmp_path / "run", config(*RUN, on(device), *settings, "loss=cosine_mse"))
     losses = [
         row["train/loss"] for row in read_history(tmp_path / "run" / "history.csv") if "train/loss" in row
@@ -86,29 +86,3 @@ def test_two_cards_equal_one(cli: Callable[..., subprocess.CompletedProcess[str]
         assert done.returncode == 0, done.stderr
     same(tmp_path / "1", tmp_path / "2")
     assert metrics(tmp_path / "2")["processes"] == 2
-
-
-def test_the_untuned_model_is_scored_on_the_device_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the device that holds no data as a stand-in for a GPU; the model itself stays where it is."""
-    encoder = tiny_bert()
-    seen: list[str] = []
-
-    def score(scored: SentenceEncoder, *_: Any) -> None:
-        seen.append(scored.device.type)
-        raise StopIteration
-
-    monkeypatch.setattr(fit, "score", score)
-    monkeypatch.setattr(fit, "_begin", lambda experiment: None)
-    cfg = SimpleNamespace(
-        evaluation=SimpleNamespace(untuned=True),
-        trainer=SimpleNamespace(devices=1, num_nodes=1, strategy="ddp"),
-    )
-    parts = SimpleNamespace(cfg=cfg, resumed=False, first=True, data=None)
-    strategy = SimpleNamespace(root_device=torch.device("meta"))
-    experiment: Any = SimpleNamespace(
-        parts=parts, module=SimpleNamespace(encoder=encoder), trainer=SimpleNamespace(strategy=strategy)
-    )
-    with pytest.raises(StopIteration):
-        fit.fit(experiment)
-    assert seen == ["meta"]
-    assert encoder.device.type == "cpu"

@@ -1,0 +1,125 @@
+"""Runs of every recipe, adapter and auxiliary model on an emulated GPU, and what reads their folders."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from omegaconf import DictConfig
+
+import sts_lightning
+from sts_lightning.evaluation.score import score
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.workflows import fit
+from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.evaluate import evaluate_in
+from tests.runs.conftest import uninterrupted as uninterrupted
+from tests.support.emulated_gpu import emulated_gpu
+from tests.support.emulated_runs import DECODER, ON_GPU, TOY_RUN, Shrinking, run_emulated
+from tests.support.recipes import SINGLE, losses, overrides
+from tests.support.sentences import TEXTS
+from tests.support.whole_runs import metrics
+
+Config = Callable[..., DictConfig]
+
+
+@pytest.mark.parametrize("experiment", SINGLE)
+def test_a_recipe_trains(experiment: str, config: Config, tmp_path: Path, uninterrupted: Path) -> None:
+    """Without quantisation, which is not emulated."""
+    plain = [] if "trainer=cpu" not in overrides(experiment) else ["model.quantization=none"]
+    run_emulated(tmp_path, config(*overrides(experiment, uninterrupted), *plain, *ON_GPU))
+    assert np.isfinite(losses(tmp_path)).all()
+    assert metrics(tmp_path)["machine"]["accelerator"] == "gpu"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["model=tiny_bert", "callbacks=ema", "trainer.wise_ft=[0,0.5]"],
+        [
+            "model=tiny_bert",
+            "callbacks=rank_monitor",
+            "callbacks.rank_monitor.every=2",
+            "callbacks.rank_monitor.views=dropout",
+            "regularizer=rank_reduction",
+            "evaluation.rank=true",
+        ],
+        ["model=tiny_bert", "regularizer=global_orthogonal", "optim.layer_decay=0.9"],
+        ["model=tiny_bert", "precision=16-mixed"],
+        ["model=tiny_opt", "trainer.micro_batch_size=4", "trainer.gradient_checkpointing=true"],
+    ],
+)
+def test_further_settings(settings: list[str], config: Config, tmp_path: Path) -> None:
+    run_emulated(tmp_path, config(*TOY_RUN, *settings))
+    assert np.isfinite(metrics(tmp_path)["test"]["average"])
+
+
+@pytest.mark.parametrize("experiment", ["infocse", "esimcse", "ct", "rankcse"])
+def test_an_auxiliary_model_takes_micro_batches(
+    experiment: str, config: Config, tmp_path: Path, uninterrupted: Path
+) -> None:
+    settings = [*overrides(experiment, uninterrupted), *ON_GPU, "trainer.micro_batch_size=2"]
+    run_emulated(tmp_path, config(*settings))
+    assert np.isfinite(losses(tmp_path)).all()
+
+
+def test_vectors_of_a_teacher(config: Config, tmp_path: Path, uninterrupted: Path) -> None:
+    teacher = [
+        "loss=vector_distillation",
+        "auxiliary=teacher_vectors",
+        f"auxiliary.sources=[{uninterrupted}]",
+    ]
+    run_emulated(tmp_path, config(*TOY_RUN, "model=tiny_bert", "data.kind=sentences", *teacher))
+    assert np.isfinite(metrics(tmp_path)["test"]["average"])
+
+
+def test_micro_batches_are_found_and_become_smaller_where_memory_runs_out(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = [*TOY_RUN, *DECODER, "trainer.micro_batch_size=auto"]
+    with emulated_gpu(total_memory=12 * 2**20) as gpu:
+        train_in(tmp_path, config(*settings), callbacks=[Shrinking(gpu, step=3, left=2 * 2**20)])
+    assert "memory ran out at step 3, which is repeated" in caplog.text
+    assert metrics(tmp_path)["steps"] == 4
+
+
+def test_the_untuned_model_is_scored_on_the_gpu(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def watched(encoder: SentenceEncoder, *rest: Any) -> object:
+        seen.append(encoder.device.type)
+        return score(encoder, *rest)
+
+    monkeypatch.setattr(fit, "score", watched)
+    run_emulated(tmp_path, config(*TOY_RUN, "model=tiny_bert", "evaluation.untuned=true"))
+    assert seen == ["cuda"]
+
+
+def test_a_run_starts_from_another_and_is_read_on_the_gpu(config: Config, tmp_path: Path) -> None:
+    settings = [*TOY_RUN, *DECODER]
+    run_emulated(tmp_path / "first", config(*settings))
+    run_emulated(tmp_path / "second", config(*settings, f"init_from={tmp_path / 'first'}"))
+    expected = sts_lightning.load(tmp_path / "second").encode(TEXTS)
+    with emulated_gpu():
+        encoder = sts_lightning.load(tmp_path / "second").to("cuda")
+        np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=1e-5)
+        assert all(parameter.is_cuda for parameter in encoder.parameters())
+        np.testing.assert_allclose(encoder.to("cpu").encode(TEXTS), expected, atol=1e-5)
+    pairs = [f"{one},{two},{number % 6}" for number, (one, two) in enumerate(itertools.pairwise(TEXTS))]
+    (tmp_path / "own.csv").write_text("\n".join(["sentence1,sentence2,score", *pairs]))
+    scores = {}
+    for accelerator in ("cpu", "gpu"):
+        settings = [
+            f"ckpt={tmp_path / 'second'}",
+            f"test={tmp_path / 'own.csv'}",
+            f"accelerator={accelerator}",
+        ]
+        with emulated_gpu():
+            scores[accelerator] = evaluate_in(tmp_path / accelerator, config(*settings, of="eval"))
+    assert scores["gpu"] == pytest.approx(scores["cpu"], abs=0.1)

@@ -1,0 +1,77 @@
+"""Every loss and regularizer on an emulated GPU, under the determinism of training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from inspect import signature
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sts_lightning.losses import all_losses
+from sts_lightning.regularizers.base import Regularizer
+from sts_lightning.regularizers.global_orthogonal import GlobalOrthogonal
+from sts_lightning.regularizers.rank_reduction import RankReduction
+from tests.support.emulated_gpu import EmulatedGPU, emulated_gpu
+from tests.support.loss_cases import batch, further, make
+
+
+@pytest.fixture
+def gpu() -> Iterator[EmulatedGPU]:
+    with emulated_gpu() as device:
+        torch.use_deterministic_algorithms(True)
+        yield device
+
+
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    *((stem, {}) for stem in sorted(all_losses())),
+    *(
+        (stem, {"official": True})
+        for stem, kind in all_losses().items()
+        if "official" in signature(kind).parameters
+    ),
+    ("gist", {"guide": "teacher"}),
+    ("ibn", {"equal_sentences": "positives"}),
+    ("infonce", {"positive_negatives": True}),
+    ("rankcse", {"distillation": "listnet", "positive_in_lists": False}),
+    ("similarity_distillation", {"comparison": "mse"}),
+    *(("mse", {"features": features}) for features in ("u_v", "diff", "cosine")),
+    *(("mse", {"clamp": clamp}) for clamp in ("left", "both")),
+]
+"""Every loss with its defaults, and the settings by which one computes something else."""
+
+
+@pytest.mark.parametrize(("stem", "settings"), VARIANTS)
+def test_a_loss_stays_on_its_device(stem: str, settings: dict[str, Any], gpu: EmulatedGPU) -> None:
+    """With the gradient of the CPU, and without waiting."""
+    gradients = []
+    for device in ("cpu", "cuda"):
+        loss = make(stem, **settings).to(device)
+        views, labels = batch(loss, 9)
+        there = views.to(device).requires_grad_()
+        more = {name: value.to(device) for name, value in further(loss, 9).items()}
+        if "sentence_ids" in loss.takes:
+            more["sentence_ids"] = (torch.arange(9) % 7).expand(len(views), 9).to(device)
+        moved = None if labels is None else labels.to(device)
+        gpu.recording = True
+        loss(there, moved, **more).backward()
+        gpu.recording = False
+        assert there.grad is not None
+        gradients.append(there.grad.cpu())
+    torch.testing.assert_close(gradients[1], gradients[0])
+    assert gpu.synchronisations == []
+
+
+@pytest.mark.parametrize("regularizer", [RankReduction(), GlobalOrthogonal()])
+def test_a_regularizer_stays_on_its_device(regularizer: Regularizer, gpu: EmulatedGPU) -> None:
+    views = torch.rand(2, 8, 16)
+
+    def gradient(device: str) -> Tensor:
+        moved = views.to(device).requires_grad_()
+        regularizer.to(device)(moved).backward()
+        assert moved.grad is not None
+        return moved.grad.cpu()
+
+    torch.testing.assert_close(gradient("cuda"), gradient("cpu"))
