@@ -22,7 +22,7 @@ from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.models.compute.lora import FusedLayer, fuse
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import adapters as adapter_module
-from sts_lightning.testing.tiny_decoders import tiny_mistral, tiny_opt
+from sts_lightning.testing.tiny_decoders import tiny_opt
 from tests.nightly.gpu.steps import decoder, difference, step
 from tests.support.families import tiny
 from tests.support.sentences import TEXTS
@@ -157,10 +157,25 @@ def test_several_adapters_and_what_peft_does_itself() -> None:
     own.enable_adapters(True)
     own.merge()
     torch.testing.assert_close(own(x), layer(x), rtol=1e-5, atol=1e-5)
-    for settings in ({"use_dora": True}, {"lora_bias": True}):
+    for unusual in ("use_dora", "lora_bias"):
+        settings: dict[str, Any] = {unusual: True}
         layer = layer_of_peft(True, **settings)
         nn.init.normal_(layer.lora_B["default"].weight)
         torch.testing.assert_close(fused(layer)(x), layer(x), rtol=0, atol=0)
+
+
+class Products(TorchDispatchMode):
+    """Records the dtypes of matrix products."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.dtypes: list[torch.dtype] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if "mm" in func.name():
+            self.dtypes.append(out.dtype)
+        return out
 
 
 def test_half_precision_is_kept_in_evaluation(device: torch.device) -> None:
@@ -168,18 +183,9 @@ def test_half_precision_is_kept_in_evaluation(device: torch.device) -> None:
     layer = layer_of_peft(False, torch.bfloat16, lora_dropout=0.3).to(device).eval()
     x = torch.randn(2, 5, 33).to(device, torch.bfloat16)
     own = fused(layer)
-    dtypes = []
-
-    class Products(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            out = func(*args, **(kwargs or {}))
-            if "mm" in func.name():
-                dtypes.append(out.dtype)
-            return out
-
-    with torch.no_grad(), Products():
+    with torch.no_grad(), Products() as seen:
         ours = own(x)
-    assert dtypes == [torch.bfloat16] * 3
+    assert seen.dtypes == [torch.bfloat16] * 3  # of the base, of A, and of B
     with torch.no_grad():
         assert difference(ours.float(), layer(x).float()) < 0.01
 
@@ -216,7 +222,7 @@ def test_names_merging_and_copies_are_those_of_peft(pefts_own: Make) -> None:
     twin = pickle.loads(pickle.dumps(copy.deepcopy(ours)))
     twin.load_state_dict(theirs.state_dict())
     np.testing.assert_allclose(twin.encode(TEXTS), expected, atol=2e-6)
-    twin.backbone = twin.backbone.merge_and_unload()  # type: ignore[operator]
+    twin.backbone = twin.backbone.merge_and_unload()
     np.testing.assert_allclose(twin.encode(TEXTS), expected, atol=1e-5)
 
 

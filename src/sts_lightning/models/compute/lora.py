@@ -44,7 +44,7 @@ def fuse(model: nn.Module) -> None:
         model: Model with peft adapters, changed in place; the names of its weights stay.
     """
     for layer in model.modules():
-        kind = type(layer)
+        kind: Any = type(layer)
         if kind.__name__ in LAYERS.get(kind.__module__, ()):
             layer.__class__ = _fused(kind)
 
