@@ -90,10 +90,10 @@ def moved(encoder: SentenceEncoder, rows: int, mixed: bool) -> int:
     return sum(cost.moved * count for cost, count in meter.costs.items())
 
 
-def compare(
-    name: str, rate: float, shape: str, dtype: torch.dtype, rows: int, mixed: bool, turns: int
-) -> None:
-    """Print bytes kept, bytes moved, time and the difference of the gradients."""
+def compare(rate: float, shape: str, dtype: torch.dtype, rows: int, turns: int) -> None:
+    """Print bytes kept, bytes moved, time and the difference of the gradients; bfloat16 under autocast."""
+    mixed = dtype == torch.bfloat16
+    name = "bf16-mixed" if mixed else "float32"
     encoders = pair(shape, dtype, rate, nf4=False)
     kept = {
         who: kept_bytes(encoder, partial(forward, encoder, rows, mixed)) for who, encoder in encoders.items()
