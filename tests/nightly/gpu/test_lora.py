@@ -142,7 +142,7 @@ def test_a_base_output_in_float32_under_autocast(device: torch.device) -> None:
         pairs = zip(results(layer, x, upstream), results(fused(layer), x, upstream), strict=True)
     for theirs, ours in pairs:
         assert ours.dtype == theirs.dtype
-        assert difference(ours, theirs) < 0.02
+        assert difference(ours, theirs) < 0.03
 
 
 def test_several_adapters_and_what_peft_does_itself() -> None:

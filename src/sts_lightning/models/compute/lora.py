@@ -21,6 +21,9 @@ LAYERS = {
 REPLAYED = ("cpu", "cuda")
 """Devices whose dropout can be drawn again exactly."""
 
+SAME_DRAWS = ("cpu",)
+"""Devices that draw the same mask in each dtype."""
+
 
 def fuse(model: nn.Module) -> None:
     r"""Let the LoRA layers of a model add their term in one pass, and keep their common input once.
@@ -90,7 +93,7 @@ class FusedLayer:
             else:
                 product = first.dtype if self.training else result.dtype
             drawn = x.dtype if self.keeps_dtype and torch.is_autocast_enabled() else first.dtype
-            if rate == 0:  # nothing is drawn, and the input is converted once
+            if rate == 0 or x.device.type in SAME_DRAWS:  # the input is then converted once
                 drawn = product
             settings = (self.scaling[name], rate, drawn, product)
             result = _Added.apply(result, x, first, second, *settings)  # type: ignore[no-untyped-call]
@@ -122,8 +125,8 @@ class _Added(torch.autograd.Function):
         """Add scale * B(A(dropout(x))) to a base output, drawing in one dtype and multiplying in another."""
         ctx.state = _random_state(x.device) if rate else None
         ctx.settings = scale, rate, drawn, product
-        dropped = F.dropout(x.to(drawn), rate).to(product)
-        hidden = F.linear(dropped, first.to(product)).flatten(0, -2)
+        dropped, _ = _drop(x.to(drawn), rate)
+        hidden = F.linear(dropped.to(product), first.to(product)).flatten(0, -2)
         ctx.save_for_backward(x, first, second, hidden)
         # A linear layer does not need its output again. Of a view autograd would copy the whole gradient.
         if result._is_view():
@@ -162,14 +165,15 @@ class _Added(torch.autograd.Function):
 
 
 def _drop(x: Tensor, rate: float) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Apply dropout with the draws and the roundings of ``F.dropout``; return its backward pass too."""
+    """Apply dropout with the draws of ``F.dropout``; return its backward pass too."""
     if rate == 0:  # ``F.dropout`` then draws nothing
         return x, lambda grad: grad
     if x.is_cuda:
         dropped, mask = torch.native_dropout(x, rate, True)
         return dropped, lambda grad: torch.ops.aten.native_dropout_backward(grad, mask, 1 / (1 - rate))
-    noise = torch.empty_like(x).bernoulli_(1 - rate).div_(1 - rate)
-    return x * noise, lambda grad: grad * noise
+    # A mask of booleans would be converted at each use, and one that is scaled is rounded in half precision.
+    kept, scale = torch.empty_like(x).bernoulli_(1 - rate), 1 / (1 - rate)
+    return (x * kept).mul_(scale), lambda grad: (grad * kept).mul_(scale)
 
 
 def _random_state(device: torch.device) -> Tensor:
