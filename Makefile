@@ -9,7 +9,7 @@ CONSTRAINTS ?= constraints.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-unit test-all test-oldest test-kills check-gpu lint size roads docs format bench-encode bench-train bench-gradient-cache bench-decoder \
-	bench-lora-dropout bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
+	bench-lora bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm docs-reproduction clean
 
 help:  ## list the targets
@@ -92,8 +92,8 @@ bench-gradient-cache: install  ## memory and time of a step with micro batches a
 bench-decoder: install  ## time a small decoder's step against the papers' (5 minutes)
 	$(BIN)/python benchmarks/decoder_step.py --batch 16
 
-bench-lora-dropout: install  ## memory that LoRA's dropout keeps against peft's layers (1 minute)
-	$(BIN)/python benchmarks/lora_dropout.py
+bench-lora: install  ## memory, traffic and time of a step with LoRA against peft's layers (5 minutes)
+	$(BIN)/python benchmarks/lora.py
 
 bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-7B's shape, random weights
 	$(BIN)/python benchmarks/decoder_step.py --shape mistral7b --device cuda --nf4 --mixed --checkpointing \

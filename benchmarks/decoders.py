@@ -43,15 +43,16 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_attention_heads": 32,
     },
 }
+SHAPES["mistral7b_two_layers"] = SHAPES["mistral7b"] | {"num_hidden_layers": 2}
 
 
-def lora() -> LoraConfig:
+def lora(dropout: float = 0.05) -> LoraConfig:
     """Return the papers' adapter configuration."""
     return LoraConfig(
         task_type="FEATURE_EXTRACTION",
         r=64,
         lora_alpha=16,
-        lora_dropout=0.05,
+        lora_dropout=dropout,
         target_modules="all-linear",
     )
 
@@ -113,7 +114,7 @@ def quantise(model: torch.nn.Module, dtype: torch.dtype, device: str) -> None:
 
 
 def make_encoder(
-    shape: str, dtype: torch.dtype, device: str, nf4: bool, template: str = "eol"
+    shape: str, dtype: torch.dtype, device: str, nf4: bool, template: str = "eol", dropout: float = 0.05
 ) -> SentenceEncoder:
     """Wrap a random Mistral in this project's encoder, with the papers' adapter."""
     model = make_mistral(shape, dtype, device, nf4)
@@ -123,7 +124,7 @@ def make_encoder(
         pooling="last_token",
         max_length=128,
         template=TEMPLATES[template],
-        adapter=lora(),
+        adapter=lora(dropout),
     )
     return encoder.to(device)
 

@@ -19,6 +19,7 @@ from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.text import check_choice
 from sts_lightning.models.compute.gradient_cache import recomputed
 from sts_lightning.models.compute.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
+from sts_lightning.models.compute.masks import one_text_a_row
 from sts_lightning.models.loading.backbone import (
     DTYPES,
     DtypeName,
@@ -392,7 +393,7 @@ class SentenceEncoder(nn.Module):
             inputs["position_ids"] = chunk["position_ids"]
         if prefix is not None:
             inputs["past_key_values"] = prefix.cache(len(chunk["input_ids"]))
-        with self._attention():
+        with one_text_a_row(), self._attention():
             output = self.backbone(**inputs, output_hidden_states=self._reads_inner_layers)
         if self.layer != -1:
             hidden = (output.hidden_states[self.layer],)

@@ -26,6 +26,9 @@ adapter. ``optimiser``: the moments of AdamW, and temporaries of its step. ``gra
 weights. ``activations``: everything else in the encoder. ``vectors``: token ids, sentence vectors, the loss.
 """
 
+FLOPS: dict[Any, Any] = {**flop_registry, torch.ops.aten.addmm_: flop_registry[torch.ops.aten.addmm]}
+"""Functions that count floating-point operations; torch's register has no product in place."""
+
 PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 
 
@@ -143,7 +146,7 @@ class Meter(TorchDispatchMode):
             if tensor.untyped_storage()._cdata not in self._storages:
                 self.add(tensor, self._purpose)
         if not func.is_view and made:
-            count = flop_registry.get(func._overloadpacket)
+            count = FLOPS.get(func._overloadpacket)
             flops = int(count(*args, **kwargs, out_val=out)) if count is not None else 0
             read = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
             moved = sum(tensor.numel() * tensor.itemsize for tensor in (*read, *made))

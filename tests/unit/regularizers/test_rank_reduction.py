@@ -25,6 +25,45 @@ def test_entropy_equals_the_reference(shape: tuple[int, int]) -> None:
     assert von_neumann_entropy(torch.from_numpy(rows)).item() == pytest.approx(slow(rows), rel=1e-10)
 
 
+@pytest.mark.parametrize("rank", [3, 16, None])
+@pytest.mark.parametrize("shape", [(40, 24), (24, 40)])
+def test_float32_is_close_to_float64(shape: tuple[int, int], rank: int | None) -> None:
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=shape)
+    if rank is not None:
+        rows = generator.normal(size=(shape[0], rank)) @ generator.normal(size=(rank, shape[1]))
+    found = []
+    for dtype in (torch.float64, torch.float32):
+        tensor = torch.tensor(rows, dtype=dtype, requires_grad=True)
+        entropy = von_neumann_entropy(tensor)
+        entropy.backward()
+        assert tensor.grad is not None
+        assert entropy.dtype == dtype
+        found.append((entropy.item(), tensor.grad.double()))
+    (value, gradient), (coarse_value, coarse_gradient) = found
+    assert value == pytest.approx(slow(rows), rel=1e-8)
+    assert coarse_value == pytest.approx(value, abs=1e-5)
+    assert (coarse_gradient - gradient).norm() < 1e-4 * gradient.norm()
+
+
+def test_products_are_in_float32_under_autocast() -> None:
+    rows = torch.randn(8, 16, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", torch.bfloat16):
+        entropy = von_neumann_entropy(rows)
+    assert entropy.item() == pytest.approx(slow(rows.numpy()), abs=1e-5)
+
+
+def test_the_phase_is_saved_and_not_read_from_the_device() -> None:
+    term = RankReduction(coefficient=0.5, phase1="none", phase2="increase")
+    term.enter(2)
+    again = RankReduction(coefficient=0.5, phase1="none", phase2="increase")
+    assert again(torch.randn(2, 6, 5)).item() == 0
+    again.load_state_dict(term.state_dict())
+    assert again(torch.randn(2, 6, 5)).item() < 0
+    again.to("meta")  # where a tensor has no value
+    assert again(torch.randn(2, 6, 5)).item() < 0
+
+
 def test_entropy_by_hand() -> None:
     assert von_neumann_entropy(torch.eye(4)).item() == pytest.approx(math.log(4))
     assert von_neumann_entropy(torch.ones(5, 3)).item() == pytest.approx(0.0, abs=1e-6)
@@ -75,7 +114,7 @@ def test_direction_of_each_phase() -> None:
     term = RankReduction(coefficient=0.5, phase1="none", phase2="increase")
     assert term.needs_phases
     assert term(views).item() == 0.0
-    term.phase.fill_(2)
+    term.enter(2)
     assert term(views).item() == pytest.approx(-0.5 * entropy, rel=1e-5)
     assert not RankReduction().needs_phases
 

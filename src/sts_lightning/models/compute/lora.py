@@ -1,8 +1,10 @@
-"""Dropout of LoRA without a dropped copy of its input: the backward pass draws the same mask again."""
+"""LoRA's term added to the base output by one product, without a dropped copy of its input."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -19,108 +21,159 @@ LAYERS = {
 REPLAYED = ("cpu", "cuda")
 """Devices whose dropout can be drawn again exactly."""
 
+SAME_DRAWS = ("cpu",)
+"""Devices that draw the same mask in each dtype."""
 
-def save_inputs_once(model: nn.Module) -> None:
-    r"""Let the LoRA layers of a model keep their common input instead of a dropped copy each.
 
-    Every projection draws a different mask. peft's layers keep, for the gradient of A, a dropped copy of the
-    input and the mask, so that q, k and v hold six tensors of the size of the one that they read; without
-    dropout they keep a copy in the dtype of the products. Here they hold that input, once, and the state of
-    the random generator; the backward pass repeats the draw. Losses, gradients and random numbers are those
-    of peft, bit for bit. DoRA and other variants are left as they are.
+def fuse(model: nn.Module) -> None:
+    r"""Let the LoRA layers of a model add their term in one pass, and keep their common input once.
+
+    .. math:: y = W x + b + s\,B A\,\mathrm{dropout}(x)
+
+    peft's layers copy the output of the base (4 bit), and scale and add the term, each a pass over the
+    output; here B's product is added to the output where that lies. peft's also keep, for the gradient of A,
+    a dropped copy of the input and the mask, so that q, k and v hold six tensors of the size of the one that
+    they read, and without dropout a copy in the dtype of the products. Here they hold that input, once, and
+    the state of the random generator; the backward pass repeats the draw.
+
+    Random numbers are those of peft, losses and gradients too but for rounding, since the term is not rounded
+    before it is added: 1e-6 in float32. In evaluation outside autocast the term has the dtype of the base
+    output, where peft computes it in that of the factors, float32.
+
+    DoRA and other variants, merged or disabled adapters, and factors with a bias run through peft's own
+    forward pass.
 
     Args:
         model: Model with peft adapters, changed in place; the names of its weights stay.
     """
     for layer in model.modules():
-        layer_class: Any = type(layer)
-        if layer_class.__name__ in LAYERS.get(layer_class.__module__, ()):
-            _replace(layer, keeps_dtype=layer_class.__module__.endswith("bnb"))
+        kind: Any = type(layer)
+        if kind.__name__ in LAYERS.get(kind.__module__, ()):
+            layer.__class__ = _fused(kind)
 
 
-def _replace(layer: Any, keeps_dtype: bool) -> None:
-    replaced = False
-    for name, dropout in list(layer.lora_dropout.items()):
-        factor = layer.lora_A[name]
-        rate = getattr(dropout, "p", 0.0)
-        known = type(dropout) in (nn.Dropout, nn.Identity) and rate < 1 and name not in layer.lora_variant
-        usual = known and type(factor) is nn.Linear and factor.bias is None
-        if usual:
-            layer.lora_A[name] = DroppedLinear(factor, rate, keeps_dtype)
-            layer.lora_dropout[name] = nn.Identity()
-            replaced = True
-    if replaced and all(isinstance(factor, DroppedLinear) for factor in layer.lora_A.values()):
-        layer.cast_input_dtype_enabled = False  # `DroppedLinear` converts, and keeps what was there before
+@cache
+def _fused(kind: type[nn.Module]) -> type[nn.Module]:
+    keeps_dtype = kind.__module__.endswith("bnb")
+    return type(kind.__name__, (FusedLayer, kind), {"__module__": __name__, "keeps_dtype": keeps_dtype})
 
 
-class DroppedLinear(nn.Linear):
-    """LoRA's first factor A with the dropout of its input: A(dropout(x)).
+def __getattr__(name: str) -> type[nn.Module]:
+    """Return a fused class, which pickle looks up by its name; peft is imported by those who have a layer."""
+    for module, names in LAYERS.items():
+        if name in names:
+            return _fused(getattr(import_module(module), name))
+    raise AttributeError(name)
 
-    Args:
-        factor: A, whose weight is taken over.
-        rate: Dropout rate, in [0, 1).
-        keeps_dtype: Whether the input keeps its dtype under CUDA's autocast, as in peft's quantised layers;
-            otherwise it is converted to that of A.
+
+class FusedLayer:
+    """Forward pass of a layer of peft.
+
+    Attributes:
+        keeps_dtype: Whether the input of dropout keeps its dtype under CUDA's autocast, as in peft's
+            quantised layers; otherwise it is converted to that of A.
     """
 
-    def __init__(self, factor: nn.Linear, rate: float, keeps_dtype: bool) -> None:
-        super().__init__(factor.in_features, factor.out_features, bias=False, device="meta")
-        self.weight = factor.weight
-        self.rate = rate
-        self.keeps_dtype = keeps_dtype
-        self.train(factor.training)
+    keeps_dtype: bool
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Compute A(dropout(x)), in evaluation A(x): (..., D) -> (..., r)."""
-        dtype = input.dtype if self.keeps_dtype and torch.is_autocast_enabled() else self.weight.dtype
-        if not self.training:
-            return F.linear(input.to(dtype), self.weight)
-        if self.rate > 0 and input.device.type not in REPLAYED:
-            return F.linear(F.dropout(input.to(dtype), self.rate), self.weight)
-        projected: Tensor = _DroppedLinear.apply(input, self.weight, self.rate, dtype)  # type: ignore[no-untyped-call]
-        return projected
+    def forward(self: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Compute base(x) + scale * B(A(dropout(x))): (..., D) to (..., out)."""
+        names = [name for name in self.active_adapters if name in self.lora_A]
+        unusual = args or kwargs or self.disable_adapters or self.merged
+        if unusual or not all(_is_plain(self, name, x.device) for name in names):
+            peft_result: Tensor = super().forward(x, *args, **kwargs)  # type: ignore[misc]
+            return peft_result
+        result: Tensor = self.base_layer(x)
+        for name in names:
+            first, second = self.lora_A[name].weight, self.lora_B[name].weight
+            dropout = self.lora_dropout[name]
+            rate = dropout.p if isinstance(dropout, nn.Dropout) and dropout.training else 0.0
+            if torch.is_autocast_enabled(x.device.type):
+                product = torch.get_autocast_dtype(x.device.type)
+            else:
+                product = first.dtype if self.training else result.dtype
+            drawn = x.dtype if self.keeps_dtype and torch.is_autocast_enabled() else first.dtype
+            if rate == 0 or x.device.type in SAME_DRAWS:  # the input is then converted once
+                drawn = product
+            settings = (self.scaling[name], rate, drawn, product)
+            result = _Added.apply(result, x, first, second, *settings)  # type: ignore[no-untyped-call]
+        return result
 
-    def extra_repr(self) -> str:
-        """Return sizes and rate."""
-        return f"{super().extra_repr()}, dropout={self.rate}"
+
+def _is_plain(layer: Any, name: str, device: torch.device) -> bool:
+    dropout, factors = layer.lora_dropout[name], (layer.lora_A[name], layer.lora_B[name])
+    return (
+        name not in layer.lora_variant
+        and all(type(factor) is nn.Linear and factor.bias is None for factor in factors)
+        and (type(dropout) is nn.Identity or (type(dropout) is nn.Dropout and device.type in REPLAYED))
+    )
 
 
-class _DroppedLinear(torch.autograd.Function):
+class _Added(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, rate: float, dtype: torch.dtype) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.state, ctx.rate, ctx.dtype = _random_state(x.device) if rate else None, rate, dtype
-        return F.linear(F.dropout(x.to(dtype), rate), weight)
+    def forward(
+        ctx: Any,
+        result: Tensor,
+        x: Tensor,
+        first: Tensor,
+        second: Tensor,
+        scale: float,
+        rate: float,
+        drawn: torch.dtype,
+        product: torch.dtype,
+    ) -> Tensor:
+        """Add scale * B(A(dropout(x))) to a base output, drawing in one dtype and multiplying in another."""
+        ctx.state = _random_state(x.device) if rate else None
+        ctx.settings = scale, rate, drawn, product
+        dropped, _ = _drop(x.to(drawn), rate)
+        hidden = F.linear(dropped.to(product), first.to(product)).flatten(0, -2)
+        ctx.save_for_backward(x, first, second, hidden)
+        # A linear layer does not need its output again. Of a view autograd would copy the whole gradient.
+        if result._is_view():
+            result = result.clone()
+        else:
+            ctx.mark_dirty(result)
+        rows, factor = result.view(-1, result.shape[-1]), second.to(product).t()
+        if rows.dtype == product:
+            rows.addmm_(hidden, factor, alpha=scale)
+        else:
+            rows.add_(hidden @ factor, alpha=scale)
+        return result
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        x, weight = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, first, second, hidden = ctx.saved_tensors
+        scale, rate, drawn, product = ctx.settings
         gpus = [x.device] if x.is_cuda else []
-        with torch.random.fork_rng(gpus, ctx.rate > 0), torch.autocast(x.device.type, enabled=False):
-            if ctx.rate:
+        grad_x = grad_first = grad_second = None
+        with torch.random.fork_rng(gpus, rate > 0), torch.autocast(x.device.type, enabled=False):
+            if rate:
                 _set_random_state(x.device, ctx.state)
-            dropped, through = _drop(x.to(ctx.dtype), ctx.rate)
-            rows = grad.reshape(-1, grad.shape[-1])  # in the dtype of the product, bfloat16 under autocast
-            grad_x = grad_weight = None
+            rows = grad.reshape(-1, grad.shape[-1]).to(product)
+            back = (rows @ second.to(product)).mul_(scale)
+            if ctx.needs_input_grad[3]:
+                grad_second = (rows.t() @ hidden).mul_(scale).to(second.dtype)
+            dropped, through = _drop(x.to(drawn), rate)
+            if ctx.needs_input_grad[2]:
+                inputs = dropped.reshape(-1, dropped.shape[-1]).to(product)
+                grad_first = (back.t() @ inputs).to(first.dtype)
             if ctx.needs_input_grad[1]:
-                inputs = dropped.reshape(-1, dropped.shape[-1]).to(grad.dtype)
-                grad_weight = (rows.t() @ inputs).to(weight.dtype)
-            if ctx.needs_input_grad[0]:
-                back = (rows @ weight.to(grad.dtype)).reshape(x.shape)
-                grad_x = through(back.to(ctx.dtype)).to(x.dtype)
-        return grad_x, grad_weight, None, None
+                passed = (back @ first.to(product)).reshape(x.shape)
+                grad_x = through(passed.to(drawn)).to(x.dtype)
+        return grad, grad_x, grad_first, grad_second, None, None, None, None
 
 
 def _drop(x: Tensor, rate: float) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Apply dropout with the draws and the roundings of ``F.dropout``; return its backward pass too."""
+    """Apply dropout with the draws of ``F.dropout``; return its backward pass too."""
     if rate == 0:  # ``F.dropout`` then draws nothing
         return x, lambda grad: grad
     if x.is_cuda:
         dropped, mask = torch.native_dropout(x, rate, True)
         return dropped, lambda grad: torch.ops.aten.native_dropout_backward(grad, mask, 1 / (1 - rate))
-    noise = torch.empty_like(x).bernoulli_(1 - rate).div_(1 - rate)
-    return x * noise, lambda grad: grad * noise
+    # A mask of booleans would be converted at each use, and one that is scaled is rounded in half precision.
+    kept, scale = torch.empty_like(x).bernoulli_(1 - rate), 1 / (1 - rate)
+    return (x * kept).mul_(scale), lambda grad: (grad * kept).mul_(scale)
 
 
 def _random_state(device: torch.device) -> Tensor:

@@ -19,7 +19,7 @@ from sts_lightning.core.choices import Quantization
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.core.json_files import read_json
 from sts_lightning.models.compute.inference import is_out_of_memory
-from sts_lightning.models.compute.lora import save_inputs_once
+from sts_lightning.models.compute.lora import fuse
 from sts_lightning.models.loading.backbone import (
     Loaded,
     Loading,
@@ -76,7 +76,7 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
     assert isinstance(whole, PeftModel)
     if prefix:
         _prepare_prefix(whole, backbone)
-    save_inputs_once(whole)
+    fuse(whole)
     return whole
 
 

@@ -138,7 +138,7 @@ class RankMonitor(Callback):
             )
             regularizer = getattr(pl_module, "regularizer", None)
             if isinstance(regularizer, RankReduction):
-                regularizer.phase.fill_(2)
+                regularizer.enter(2)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the peak detector; the phase itself is a buffer of the regularizer."""
