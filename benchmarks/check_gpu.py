@@ -206,7 +206,7 @@ def versions(bench: Bench) -> str:
     """Return card, driver and versions, after a product on the card."""
     import torch
 
-    from sts_lightning.core.gpu import hidden_gpu
+    from sts_lightning.core.hardware import hidden_gpu
     from sts_lightning.runs.metrics import environment
 
     found, driver = environment(), nvidia_smi("gpu=driver_version")

@@ -137,7 +137,7 @@ class ProcessLauncher(JobLauncher):
 
     def run_jobs(self, jobs: Sequence[Job]) -> None:
         """Run several jobs at a time."""
-        from sts_lightning.core.cpu import count_cores
+        from sts_lightning.core.hardware import count_cores
         from sts_lightning.sweep.gpu_pool import Pool, visible_gpus
         from sts_lightning.sweep.local import run_jobs
 

@@ -23,9 +23,8 @@ from sts_lightning.config.check import check_known, path_override
 from sts_lightning.config.compose import broken_yaml, check_choices, explain
 from sts_lightning.config.options import options, take_options, using
 from sts_lightning.core.conf_folders import Entry, command_line, set_user_folder, user_folder
-from sts_lightning.core.cpu import set_cpu_defaults
 from sts_lightning.core.errors import ConfigError, StorageError
-from sts_lightning.core.gpu import set_gpu_defaults
+from sts_lightning.core.hardware import set_cpu_defaults, set_gpu_defaults
 from sts_lightning.core.signals import listening, stop_with_parent, unmasked
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process

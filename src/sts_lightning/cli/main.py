@@ -14,8 +14,7 @@ import click
 
 from sts_lightning.cli.errors import reporting
 from sts_lightning.core.conf_folders import ENTRIES, Entry, script_of
-from sts_lightning.core.cpu import set_cpu_defaults
-from sts_lightning.core.gpu import set_gpu_defaults
+from sts_lightning.core.hardware import set_cpu_defaults, set_gpu_defaults
 from sts_lightning.core.signals import listening
 
 

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, open_dict
 
 from sts_lightning.config.schema import TrainConfig
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.core.gpu import hidden_gpu, local_gpu
+from sts_lightning.core.hardware import hidden_gpu, local_gpu
 
 log = logging.getLogger(__name__)
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, masking_utils
 
 from sts_lightning.core.choices import Denoise, Frozen, Precision, Quantization, TextEdit
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.text import check_choice
 from sts_lightning.models.compute.gradient_cache import recomputed
 from sts_lightning.models.compute.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
-from sts_lightning.models.compute.masks import one_text_a_row
 from sts_lightning.models.loading.backbone import (
     DTYPES,
     DtypeName,
@@ -606,3 +606,50 @@ def longest_sentence(backbone: PreTrainedModel, added: int, bidirectional_layers
         windows = windows if bidirectional_layers == -1 else windows[-bidirectional_layers:]
     known = [count for count in (most_positions(backbone), *windows) if count is not None]
     return min(known) - added if known else None
+
+
+READABLE = ("cpu",)
+"""Devices where a look costs nothing; there attention is faster without a mask, where none is needed."""
+
+_unread = ContextVar("unread", default=False)
+"""Whether rows are those of an encoder, one text each; a thread has its own value."""
+
+
+@contextmanager
+def one_text_a_row() -> Iterator[None]:
+    """Let transformers make the masks of a forward pass without reading positions and padding.
+
+    It looks for rows of several texts, of which there are none here, and on a GPU for a batch without
+    padding, whose mask it would leave out. Forward passes outside of this context are not affected.
+    """
+    token = _unread.set(True)
+    try:
+        yield
+    finally:
+        _unread.reset(token)
+
+
+def _unless_unread(find: Any) -> Any:
+    @wraps(find)
+    def wrapped(position_ids: Tensor) -> Any:
+        return None if _unread.get() else find(position_ids)
+
+    return wrapped
+
+
+def _made_on_a_gpu(make: Any) -> Any:
+    @wraps(make)
+    def wrapped(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Any:
+        padded = attention_mask is not None and attention_mask.device.type not in READABLE
+        if _unread.get() and padded:
+            options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+        return make(*args, attention_mask=attention_mask, **options)
+
+    return wrapped
+
+
+# transformers has no argument for either.
+masking_utils.find_packed_sequence_indices = _unless_unread(masking_utils.find_packed_sequence_indices)
+for _name in ("sdpa", "eager"):
+    _make = masking_utils.ALL_MASK_ATTENTION_FUNCTIONS[_name]
+    masking_utils.ALL_MASK_ATTENTION_FUNCTIONS.register(_name, _made_on_a_gpu(_make))

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
-from transformers import masking_utils
 
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.compute import cpu_attention, lora
@@ -133,25 +132,15 @@ def gpu_kernels() -> Iterator[None]:
     with (
         replaced(F, ours),  # where modules look functions up, in the backward pass of a checkpoint too
         replaced(torch, {"is_autocast_enabled": lambda device_type="cpu": enabled(device_type)}),
-        replaced(lora, {"_drop": _drop}),
+        replaced(lora, {"_drop": _drop, "SAME_DRAWS": ()}),
         replaced(cpu_attention, {"half_attention": lambda backbone: nullcontext()}),
     ):
         yield
 
 
 @contextmanager
-def masks_of_real_rows() -> Iterator[None]:
-    """Let causal models skip the mask, as they do for real rows.
-
-    The library first checks the positions for several texts in one row, and cannot read fake positions.
-    """
-    with replaced(masking_utils, {"find_packed_sequence_indices": lambda position_ids: None}):
-        yield
-
-
-@contextmanager
-def replaced(module: Any, functions: dict[str, Callable[..., Any]]) -> Iterator[None]:
-    """Replace functions of a module by others, by name."""
+def replaced(module: Any, functions: dict[str, Any]) -> Iterator[None]:
+    """Replace functions or values of a module by others, by name."""
     originals = {name: getattr(module, name) for name in functions}
     for name, function in functions.items():
         setattr(module, name, function)

@@ -23,7 +23,6 @@ from sts_lightning.planning.fake import (
     fake_mode,
     gpu_kernels,
     make_fake,
-    masks_of_real_rows,
     stored_tensors,
 )
 from sts_lightning.planning.meter import Cost, Meter, Purpose
@@ -140,11 +139,6 @@ class _Step:
         del vectors, further
         waiting = meter.now["activations"] - before
         rest = self._take_costs()
-        if module.auxiliary is not None:
-            with self._tracing("activations"), self._autocast():
-                module.auxiliary.update(step)
-        del step
-        rest.update(self._take_costs())
         optimizer.zero_grad()  # Lightning frees the gradients of the step before only here
         hooks = [p.register_post_accumulate_grad_hook(self._mark_gradient) for p in self._trained()]
         with self._tracing("activations"):
@@ -155,6 +149,10 @@ class _Step:
         passed = meter.now["activations"] - before
         del outputs, gradients
         encoder.update(self._take_costs())
+        if module.auxiliary is not None:
+            with self._tracing("activations"), self._autocast():
+                module.auxiliary.update(step)
+        del step
         with self._tracing("optimiser"):
             if self.clip is not None:
                 nn.utils.clip_grad_norm_(module.parameters(), self.clip)
@@ -193,7 +191,7 @@ class _Step:
     @contextmanager
     def _tracing(self, purpose: Purpose) -> Iterator[None]:
         kernels = gpu_kernels() if self.gpu else nullcontext()
-        with self.mode, self.meter, masks_of_real_rows(), kernels, self.meter.purpose(purpose):
+        with self.mode, self.meter, kernels, self.meter.purpose(purpose):
             yield
 
     def _autocast(self) -> AbstractContextManager[object]:

@@ -23,7 +23,7 @@ from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.core.conf_folders import VARIABLE as CONF_VARIABLE
 from sts_lightning.core.conf_folders import user_folder
 from sts_lightning.core.errors import FinishedRunError, RunningElsewhereError, UserError
-from sts_lightning.core.gpu import NUMBERS
+from sts_lightning.core.hardware import NUMBERS
 from sts_lightning.core.signals import KILL, PARENT
 from sts_lightning.runs.folder import RunFolder
 

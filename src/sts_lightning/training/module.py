@@ -268,6 +268,8 @@ class STSModule(pl.LightningModule):
                 # Only here, after the exception, nothing refers to the activations any more.
                 self._finished = None
                 optimizer.zero_grad()
+                # On a CPU a backward pass that failed keeps its activations until there is another one.
+                torch.zeros(1, requires_grad=True).sum().backward()
                 if self.device.type == "cuda":
                     torch.cuda.empty_cache()
                 restore_random_states(states, self.device)

@@ -13,8 +13,8 @@ from sts_lightning.config.build import name_setting
 from sts_lightning.config.machine import fix_workspace, hide_gpus, weights_device, without_repetition
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.core.console import quiet_lightning
-from sts_lightning.core.cpu import keep_freed_memory
 from sts_lightning.core.errors import CheckpointError, at_setting
+from sts_lightning.core.hardware import keep_freed_memory
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.architectures.positions import NOT_REPEATABLE
 from sts_lightning.models.encoder import SentenceEncoder, freeze

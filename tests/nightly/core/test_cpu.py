@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sts_lightning.core.cpu import CACHES, SPINS, TURNS
+from sts_lightning.core.hardware import CACHES, SPINS, TURNS
 from tests.conftest import ROOT
 from tests.unit.core.test_cpu import sixteen_cores as sixteen_cores
 
@@ -25,7 +25,7 @@ def new_process(*command: str, **given: str) -> subprocess.CompletedProcess[str]
 
 FAULTS = """
 import ctypes, resource, sys
-from sts_lightning.core.cpu import keep_freed_memory
+from sts_lightning.core.hardware import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 libc = ctypes.CDLL(None)
@@ -58,7 +58,7 @@ def test_pages_are_cleared_once() -> None:
 
 PRODUCTS = """
 import psutil
-from sts_lightning.core.cpu import set_cpu_defaults
+from sts_lightning.core.hardware import set_cpu_defaults
 set_cpu_defaults()
 import torch
 weight = torch.ones(1536, 384, dtype=torch.bfloat16)
@@ -98,7 +98,7 @@ OTHER_OPENMP = pytest.mark.skipif(sys.platform != "linux", reason="torch compute
     [({}, TURNS), ({SPINS: "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")],
 )
 def test_threads_wait_no_longer(given: dict[str, str], expected: str) -> None:
-    code = "from sts_lightning.core.cpu import set_cpu_defaults; set_cpu_defaults(); import torch"
+    code = "from sts_lightning.core.hardware import set_cpu_defaults; set_cpu_defaults(); import torch"
     assert turns("-c", code, **given) == expected
 
 

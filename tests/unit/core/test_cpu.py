@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.core import cpu
-from sts_lightning.core.cpu import CACHES, SPINS, THREADS, TURNS, count_cores, set_cpu_defaults
+from sts_lightning.core import hardware as cpu
+from sts_lightning.core.hardware import CACHES, SPINS, THREADS, TURNS, count_cores, set_cpu_defaults
 
 VARIABLES = (*CACHES, SPINS, THREADS, "OMP_WAIT_POLICY")
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sts_lightning.cli.hydra_app import run
-from sts_lightning.core.gpu import ALLOCATOR, NUMBERS, hidden_gpu, local_gpu, set_gpu_defaults
+from sts_lightning.core.hardware import ALLOCATOR, NUMBERS, hidden_gpu, local_gpu, set_gpu_defaults
 
 
 @pytest.fixture(autouse=True)

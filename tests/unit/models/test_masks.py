@@ -9,9 +9,8 @@ import pytest
 import torch
 from transformers import masking_utils
 
-from sts_lightning.models.compute import masks
-from sts_lightning.models.compute.masks import one_text_a_row
-from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models import encoder as encoder_module
+from sts_lightning.models.encoder import SentenceEncoder, one_text_a_row
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from tests.support.families import COMMON, family
@@ -51,7 +50,7 @@ def test_vectors_are_those_of_masks_that_are_left_out(
 ) -> None:
     encoder = encoder_of(kind)
     expected = encoder.encode(texts, chunk_tokens=10**9)
-    monkeypatch.setattr(masks, "READABLE", ())
+    monkeypatch.setattr(encoder_module, "READABLE", ())
     np.testing.assert_allclose(encoder.encode(texts, chunk_tokens=10**9), expected, atol=2e-6)
 
 

@@ -26,7 +26,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPI
 
 from sts_lightning.core.choices import Attention, Precision, Quantization
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.core.gpu import local_gpu
+from sts_lightning.core.hardware import local_gpu
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.loading.hub import find
 
