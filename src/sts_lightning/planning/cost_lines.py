@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +21,7 @@ from rich.console import Console
 import sts_lightning
 from sts_lightning.core.errors import UserError
 from sts_lightning.core.files import write_atomic
+from sts_lightning.core.json_files import read_json
 from sts_lightning.core.text import counted
 from sts_lightning.planning.gpus import (
     BANDWIDTH,
@@ -40,6 +42,9 @@ log = logging.getLogger(__name__)
 
 WITHOUT_COST = ("name", "seed", "init_from", "optim")
 """Settings in which the jobs of a sweep differ, and which change neither memory nor time."""
+
+MOST_FILES = 10_000
+"""Number of files of a folder that are looked at: a word may happen to name a large one."""
 
 LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes")
 """Packages whose code a plan traces."""
@@ -108,9 +113,8 @@ class Costs:
 
 def _read(path: Path) -> Cost | None:
     try:
-        text, seconds = json.loads(path.read_text(encoding="utf-8"))
-        return Cost(str(text), None if seconds is None else float(seconds))
-    except (OSError, ValueError, TypeError):
+        return Cost(*read_json(path, tuple[str, float | None]))
+    except (OSError, ValueError):
         return None
 
 
@@ -121,7 +125,8 @@ def _files(values: Any) -> Iterator[tuple[str, int, int]]:
         hub = (Path(HF_HUB_CACHE, f"{kind}--{stored}") for kind in ("models", "datasets"))
         for folder in (Path(text), *hub):
             with suppress(OSError, ValueError):  # a text that is no path
-                for file in [folder, *folder.rglob("*")] if folder.exists() else ():
+                inside = islice(folder.rglob("*"), MOST_FILES)
+                for file in [folder, *inside] if folder.exists() else ():
                     state = file.stat()
                     yield str(file.absolute()), state.st_size, state.st_mtime_ns
 
