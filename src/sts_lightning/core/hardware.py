@@ -1,8 +1,8 @@
 """Settings of a process for the CPU and NVIDIA's GPUs, the number of its cores, and its own GPU.
 
-`set_cpu_defaults` and `set_gpu_defaults` set variables that torch reads when it is loaded or uses a GPU, so they
-are called before; a variable that the user has set stays. Those for the CPU were measured to be worth their
-lines:
+`set_cpu_defaults` and `set_gpu_defaults` set variables that torch reads when it is loaded or uses a GPU, so
+they are called before; a variable that the user has set stays. Those for the CPU were measured to be worth
+their lines:
 
 - Cached kernels: oneDNN and torch keep 1,024 each, one for each shape of a product in bfloat16 or 8 bits.
   Nearly every chunk has another shape, so the caches take gigabytes within a hundred steps.
