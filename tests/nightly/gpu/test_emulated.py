@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig
 
 import sts_lightning
+from sts_lightning.core.errors import TrainingError
 from sts_lightning.evaluation.score import score
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import fit
 from sts_lightning.workflows.command import train_in
 from sts_lightning.workflows.evaluate import evaluate_in
@@ -85,6 +88,38 @@ def test_micro_batches_are_found_and_become_smaller_where_memory_runs_out(
         train_in(tmp_path, config(*settings), callbacks=[Shrinking(gpu, step=3, left=2 * 2**20)])
     assert "memory ran out at step 3, which is repeated" in caplog.text
     assert metrics(tmp_path)["steps"] == 4
+
+
+class NotANumber(Callback):
+    """Makes the loss NaN from a step on."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_batch_start(self, trainer: Any, module: Any, *args: Any) -> None:
+        if trainer.global_step + 1 == self.step:
+            module.loss.register_forward_hook(lambda loss, inputs, value: value * float("nan"))
+
+    def on_train_batch_end(self, trainer: Any, module: Any, *args: Any) -> None:
+        self.steps = trainer.global_step
+
+
+@pytest.mark.parametrize("save_every", [1, 50])
+def test_a_loss_that_is_not_finite_reaches_no_checkpoint(
+    save_every: int, config: Config, tmp_path: Path
+) -> None:
+    """It is read one step later, after the weights have changed, or before they are stored."""
+    settings = ["model=tiny_bert", f"trainer.save_every={save_every}", "trainer.max_epochs=2"]
+    nan = NotANumber(3)
+    with pytest.raises(TrainingError, match="the loss is nan at step 3; a lower"):
+        run_emulated(tmp_path, config(*TOY_RUN, *settings), nan)
+    assert nan.steps == 3
+    stored = RunFolder(tmp_path).checkpoint("last")
+    assert stored.exists() == (save_every == 1)
+    if save_every == 1:
+        checkpoint = RunFolder(tmp_path).read_checkpoint("last")
+        assert checkpoint["global_step"] == 2
+        assert all(value.isfinite().all() for value in checkpoint["state_dict"].values())
 
 
 def test_the_untuned_model_is_scored_on_the_gpu(
