@@ -2,9 +2,9 @@
 
 Two layers of Mistral-7B's width with random weights and the papers' LoRA, with and without dropout: bytes of
 distinct tensors that autograd keeps, weights excluded; bytes that operations read and write in a forward and
-a backward pass; time. A CPU keeps a mask in the input's dtype, a GPU one byte an element: `as on a GPU` takes
-the GPU's operation and its rule for dtypes, on NF4 weights of a narrow model. Each line is ours as a ratio of
-peft's, in turns in one process.
+a backward pass; time, in turns in one process. A GPU has masks of one byte an element and other rules for
+dtypes: the plan of stage 1 traces these on all 32 layers in NF4, in micro batches that are computed again.
+Each line is ours as a ratio of peft's.
 """
 
 from __future__ import annotations
@@ -12,31 +12,34 @@ from __future__ import annotations
 import argparse
 import gc
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from unittest.mock import patch
 
 import torch
 from decoders import make_encoder
 from profiled import kept_bytes
-from torch import Tensor, nn
+from torch import Tensor
 
+from sts_lightning.config.check import check_config
+from sts_lightning.config.compose import compose_train
 from sts_lightning.models.compute.lora import fuse
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import adapters
+from sts_lightning.planning.estimate import Tracer
+from sts_lightning.planning.gpus import find_device
 from sts_lightning.planning.meter import Meter
 
 Step = Callable[[], Tensor]
 
 
-def pair(shape: str, dtype: torch.dtype, rate: float, nf4: bool) -> dict[str, SentenceEncoder]:
+def pair(shape: str, dtype: torch.dtype, rate: float) -> dict[str, SentenceEncoder]:
     """Return a model with peft's layers, and one with ours around the same weights."""
     encoders = {}
     for name in ("peft", "ours"):
         replace = fuse if name == "ours" else lambda model: None
         with patch.object(adapters, "fuse", replace):
-            encoders[name] = make_encoder(shape, dtype, "cpu", nf4, dropout=rate).train()
+            encoders[name] = make_encoder(shape, dtype, "cpu", nf4=False, dropout=rate).train()
     theirs, ours = encoders["peft"], encoders["ours"]
     generator = torch.Generator().manual_seed(1)
     for name, weight in theirs.named_parameters():
@@ -54,20 +57,27 @@ def forward(encoder: SentenceEncoder, rows: int, mixed: bool) -> Tensor:
         return encoder.embed_chunk(encoder.longest_rows(rows))
 
 
-@contextmanager
-def as_on_a_gpu() -> Iterator[None]:
-    """Draw masks with the operation, and in the dtypes, of a GPU."""
-    before = torch.is_autocast_enabled("cuda")
-    torch.set_autocast_enabled("cuda", True)  # peft asks for CUDA's autocast, whatever the device
-
-    def drop(layer: nn.Dropout, x: Tensor) -> Tensor:
-        return torch.native_dropout(x, layer.p, True)[0]
-
-    try:
-        with patch.object(nn.Dropout, "forward", drop):
-            yield
-    finally:
-        torch.set_autocast_enabled("cuda", before)
+def planned(rate: float) -> None:
+    """Print activations at the peak and bytes moved in a step of Mistral-7B, as planned for a GPU."""
+    settings = [
+        "experiment=pcc_stage1",
+        "model=mistral7b",
+        "prompt=eol",
+        f"model.adapter.lora_dropout={rate}",
+    ]
+    cfg = check_config(compose_train(settings)["run"])
+    activations, traffic = {}, {}
+    for name, replace in (("peft", lambda model: None), ("ours", fuse)):
+        with patch.object(adapters, "fuse", replace):
+            trace, _ = Tracer(cfg, find_device("h100")).trace(64)
+        activations[name] = trace.peak["activations"] / 2**30
+        traffic[name] = sum(cost.moved * count for cost, count in trace.encoder.items()) / 1e12
+    print(
+        f"Mistral-7B as planned for a GPU, dropout {rate}: activations {activations['ours']:.1f} of "
+        f"{activations['peft']:.1f} GiB ({activations['ours'] / activations['peft']:.2f}), moved "
+        f"{traffic['ours']:.1f} of {traffic['peft']:.1f} TB a step ({traffic['ours'] / traffic['peft']:.2f})",
+        flush=True,
+    )
 
 
 def step(encoder: SentenceEncoder, rows: int, mixed: bool) -> tuple[Tensor, float]:
@@ -94,7 +104,7 @@ def compare(rate: float, shape: str, dtype: torch.dtype, rows: int, turns: int) 
     """Print bytes kept, bytes moved, time and the difference of the gradients; bfloat16 under autocast."""
     mixed = dtype == torch.bfloat16
     name = "bf16-mixed" if mixed else "float32"
-    encoders = pair(shape, dtype, rate, nf4=False)
+    encoders = pair(shape, dtype, rate)
     kept = {
         who: kept_bytes(encoder, partial(forward, encoder, rows, mixed)) for who, encoder in encoders.items()
     }
@@ -124,16 +134,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     options = parser.parse_args()
     for rate in (0.05, 0.0):
-        encoders = pair("small", torch.bfloat16, rate, nf4=True)
-        with as_on_a_gpu():
-            kept = {
-                who: kept_bytes(encoder, partial(forward, encoder, 8, True))
-                for who, encoder in encoders.items()
-            }
-        print(
-            f"NF4 as on a GPU, dropout {rate}: kept {kept['ours'] / 2**20:.1f} of "
-            f"{kept['peft'] / 2**20:.1f} MiB ({kept['ours'] / kept['peft']:.2f})"
-        )
+        planned(rate)
     for rate in (0.05, 0.0):
         for dtype in (torch.bfloat16, torch.float32):
             compare(rate, options.shape, dtype, options.rows, options.turns)
