@@ -131,7 +131,7 @@ def test_one_layer_in_half_precision(mixed: bool, device: torch.device) -> None:
         pairs = zip(results(layer, x, upstream), results(fused(layer), x, upstream), strict=True)
     for theirs, ours in pairs:
         assert ours.dtype == theirs.dtype
-        assert difference(ours.float(), theirs.float()) < 0.02
+        assert difference(ours.float(), theirs.float()) < 0.03
 
 
 def test_a_base_output_in_float32_under_autocast(device: torch.device) -> None:

@@ -293,6 +293,8 @@ CASTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 @pytest.mark.parametrize("name", CASTS)
 @pytest.mark.parametrize("second", [torch.float32, torch.bfloat16])
 def test_autocast_casts_as_pytorch_would(name: str, second: torch.dtype) -> None:
+    if name == "attention" and torch.version.cuda is not None:
+        pytest.skip("a build for CUDA asks the driver which kernel to take")
     rows = (torch.zeros(4, 4, dtype=torch.bfloat16), torch.zeros(4, 4, dtype=second))
     with autocast():
         expected = CASTS[name](*map(OnCUDA, rows)).dtype
