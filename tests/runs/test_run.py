@@ -142,6 +142,8 @@ def test_a_run_on_the_cpu_leaves_a_card_alone(
     tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of this package's own calls: in Python the card stays visible."""
+    if torch.version.cuda is not None:  # in commands, which hide the card, it sees none
+        pytest.skip("the optimiser of a build for CUDA asks the driver itself")
     importlib.import_module("peft")  # imports bitsandbytes, which would open the card
     monkeypatch.setattr(HydraConfig.instance(), "cfg", None)  # as earlier tests may have left it
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
