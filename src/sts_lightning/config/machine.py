@@ -14,13 +14,22 @@ from omegaconf import DictConfig, open_dict
 
 from sts_lightning.config.schema import TrainConfig
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.core.hardware import hidden_gpu, local_gpu
+from sts_lightning.core.hardware import cpu_multiplies_bfloat16, hidden_gpu, local_gpu
 
 log = logging.getLogger(__name__)
 
 CPU_CHUNK_TOKENS = 512
 AMX_CHUNK_TOKENS = 1536
 """Where bfloat16 is multiplied by tiles, what each chunk costs besides its products weighs more."""
+
+DTYPE_OF = {
+    "32-true": "float32",
+    "bf16-mixed": "bfloat16",
+    "bf16-true": "bfloat16",
+    "16-mixed": "float16",
+    "16-true": "float16",
+}
+"""What ``model.dtype=auto`` is under each precision: in training the weights are frozen."""
 
 GPU_CHUNK_TOKENS = 16384
 MPS_CHUNK_TOKENS = 4096
@@ -73,6 +82,8 @@ def decide(cfg: DictConfig) -> Machine:
     if chunk_tokens == "auto":
         chunk_tokens = training_chunk_tokens(accelerator, precision)
         reasons.append(f"chunks of {chunk_tokens:,} tokens")
+    if cfg.model.get("dtype") == "auto":
+        reasons.append(f"weights in {trained_model(cfg, precision).dtype}")
     deterministic = trainer.deterministic
     if deterministic == "auto":
         deterministic = "warn" if accelerator == "mps" else True
@@ -94,6 +105,7 @@ def decided(cfg: DictConfig, machine: Machine) -> DictConfig:
         for key in set(map(str, cfg)) - {field.name for field in fields(TrainConfig)}:
             del changed[key]
     changed.precision = machine.precision
+    changed.model = trained_model(changed, machine.precision)
     changed.trainer.chunk_tokens = machine.chunk_tokens
     changed.trainer.deterministic = machine.deterministic
     return changed
@@ -112,6 +124,26 @@ def without_repetition(machine: Machine, trainer: DictConfig, model_type: str) -
     reasons = [reason for reason in machine.reasons if not reason.startswith("deterministic")]
     reasons.append(f"deterministic=warn ({model_type} has no deterministic form on CUDA)")
     return replace(machine, deterministic="warn", reasons=tuple(reasons))
+
+
+def trained_model(cfg: DictConfig, precision: str) -> DictConfig:
+    """Return the configuration of a run's model without ``dtype=auto``; weights that train are float32."""
+    trains = cfg.model.get("adapter") is None and cfg.optim.freeze == "none"
+    return with_dtype(cfg.model, "32-true" if trains else precision)
+
+
+def with_dtype(model: DictConfig, precision: str) -> DictConfig:
+    """Return a model's configuration with the dtype of a precision in place of ``auto``.
+
+    Args:
+        model: Configuration group ``model``.
+        precision: Precision of training or of inference, in Lightning's names.
+    """
+    if model.get("dtype") != "auto":
+        return model
+    changed = copy.deepcopy(model)
+    changed.dtype = DTYPE_OF[precision]
+    return changed
 
 
 def weights_device(machine: Machine) -> str:
@@ -216,8 +248,3 @@ def training_chunk_tokens(accelerator: str, precision: str) -> int:
         tiles = precision == "bf16-mixed" and torch.cpu._is_amx_tile_supported()
         return AMX_CHUNK_TOKENS if tiles else CPU_CHUNK_TOKENS
     return MPS_CHUNK_TOKENS if accelerator == "mps" else GPU_CHUNK_TOKENS
-
-
-def cpu_multiplies_bfloat16() -> bool:
-    """Return whether the CPU has instructions for products of bfloat16 (AMX or AVX512_BF16)."""
-    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()

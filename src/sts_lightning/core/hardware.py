@@ -139,6 +139,26 @@ https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.ht
 """
 
 
+def cpu_multiplies_bfloat16() -> bool:
+    """Return whether the CPU has instructions for products of bfloat16 (AMX or AVX512_BF16)."""
+    import torch
+
+    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+
+
+def multiplies_bfloat16(device: str) -> bool:
+    """Return whether a device multiplies bfloat16 natively: CUDA from compute capability 8.0, some CPUs.
+
+    Args:
+        device: Name of the device, as in ``cuda:0``.
+    """
+    import torch
+
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_capability(device)[0] >= 8
+    return device == "cpu" and cpu_multiplies_bfloat16()
+
+
 def set_gpu_defaults() -> None:
     """Have torch extend the memory that it holds on a GPU, instead of holding many pieces of fixed size.
 

@@ -292,6 +292,9 @@ class SentenceEncoder(nn.Module):
         for name, value in angles.items():
             path, _, attribute = name.rpartition(".")
             setattr(self.get_submodule(path), attribute, value)
+        for module in self.modules():
+            if hasattr(module, "compute_dtype"):  # of 4-bit layers, whose weights stay as they are
+                module.compute_dtype = DTYPES[precision]  # type: ignore[assignment]
         return self
 
     @property

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.build import build, shared_settings
 from sts_lightning.config.check import check_config
-from sts_lightning.config.machine import training_chunk_tokens
+from sts_lightning.config.machine import trained_model, training_chunk_tokens
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data.collate import Batch, ViewCollator
 from sts_lightning.data.data_set import Splits
@@ -150,7 +150,9 @@ class Tracer:
         self._loss: LossTrace | None = None
         self._longest: Batch[TokenizedBatch] | None = None
         self._traces: dict[int | None, tuple[Trace, int]] = {}
-        self.depth = build_skeleton(cfg.model, cfg.prompt, FEW_LAYERS[0]).depth or 0
+        self.depth = (
+            build_skeleton(with_dtype(cfg.model, self.precision), cfg.prompt, FEW_LAYERS[0]).depth or 0
+        )
         # An auxiliary model may be built from several layers of the encoder.
         self.deep = self.depth > 2 * FEW_LAYERS[-1] and not cfg.auxiliary
 
@@ -335,7 +337,7 @@ def draw(cfg: DictConfig, precision: str, micro: int | None, layers: int | None 
         ConfigError: The shape of the model is not known here, or a setting is out of range.
     """
     data = make_data(cfg)
-    skeleton = build_skeleton(cfg.model, cfg.prompt, layers)
+    skeleton = build_skeleton(trained_model(cfg, precision), cfg.prompt, layers)
     encoder = skeleton.encoder
     loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
     freeze(encoder, cfg.optim.freeze)

@@ -13,8 +13,8 @@ import torch
 import yaml
 from omegaconf import DictConfig
 
-from sts_lightning.config.machine import cpu_multiplies_bfloat16
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.hardware import cpu_multiplies_bfloat16
 from sts_lightning.planning.meter import Cost
 
 GIB = 2**30

@@ -29,10 +29,10 @@ from sts_lightning.core.choices import Quantization
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import (
-    DTYPES_BY_NAME,
     DtypeName,
     Loaded,
     configure,
+    dtype_of,
     is_causal,
     loader,
     loading_by,
@@ -172,7 +172,7 @@ def _build(
     quantization: Quantization,
 ) -> PreTrainedModel:
     """Build a backbone by its shape, its linear layers those of bitsandbytes if quantised."""
-    precision = DTYPES_BY_NAME[dtype]
+    precision = dtype_of(dtype)
     with torch.device("meta"):
         architecture: Any = loader(settings)
         if hasattr(architecture, "from_config"):  # one of the library's loaders, not a class of a model

@@ -10,7 +10,13 @@ import lightning.pytorch as pl
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.build import name_setting
-from sts_lightning.config.machine import fix_workspace, hide_gpus, weights_device, without_repetition
+from sts_lightning.config.machine import (
+    fix_workspace,
+    hide_gpus,
+    trained_model,
+    weights_device,
+    without_repetition,
+)
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.core.console import quiet_lightning
 from sts_lightning.core.errors import CheckpointError, at_setting
@@ -69,7 +75,8 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     # Random numbers are drawn in one order in every run: the seed is set once the data has been read, which
     # may draw some, then the model draws, then a head.
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
-    encoder = build_encoder(cfg.model, cfg.prompt, weights_device(machine))
+    model = trained_model(cfg, machine.precision)
+    encoder = build_encoder(model, cfg.prompt, weights_device(machine))
     loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
     keep: set[str] = set()
     if cfg.init_from is not None:  # after the loss, whose head it may fill; before anything copies weights

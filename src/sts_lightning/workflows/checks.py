@@ -230,7 +230,7 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
 
     adapter, trained = cfg.model.get("adapter"), cfg.optim.freeze == "none"
     for key, usual in (("dtype", "float32"), ("quantization", "none")):
-        if adapter is None and trained and (value := cfg.model.get(key, usual)) != usual:
+        if adapter is None and trained and (value := cfg.model.get(key, usual)) not in (usual, "auto"):
             yield ConfigError(
                 f"model.{key}={value}: weights that train have to be float32; give the model an adapter "
                 f"(model.adapter, as in conf/model/mistral7b.yaml), or set model.{key}={usual}.",

@@ -10,19 +10,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from sts_lightning.config.check import check_config, suggest
 from sts_lightning.config.compose import composing
-from sts_lightning.config.machine import choose_accelerator, cpu_multiplies_bfloat16, hide_gpus
+from sts_lightning.config.machine import choose_accelerator, hide_gpus, with_dtype
 from sts_lightning.config.options import options
+from sts_lightning.core.choices import Precision
 from sts_lightning.core.conf_folders import files_of
 from sts_lightning.core.console import print_scores
 from sts_lightning.core.errors import CheckpointError, ConfigError, at_setting
 from sts_lightning.core.files import last_name
+from sts_lightning.core.hardware import multiplies_bfloat16
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.score import report_truncation
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
@@ -33,6 +34,7 @@ from sts_lightning.models.loading.run import (
     load,
     load_from,
     set_evaluation_text,
+    usual_precision,
     with_quantization,
 )
 from sts_lightning.runs.folder import RunFolder
@@ -220,7 +222,7 @@ def load_evaluated(
         encoder, precision = _load_model(cfg, device), cfg.precision
     else:
         encoder = _load_run(cfg, run, trained, device)
-        precision = cfg.precision or trained.evaluation.get("precision")
+        precision = cfg.precision or trained.evaluation.get("precision") or usual_precision(encoder, device)
     encoder.to(device).eval()
     if precision == "auto":
         return use_fastest_precision(encoder)
@@ -234,17 +236,21 @@ def use_fastest_precision(encoder: SentenceEncoder) -> SentenceEncoder:
     """
     if getattr(encoder.plain_backbone, "is_quantized", False):
         return encoder
-    if encoder.device.type == "cuda":
-        native = torch.cuda.get_device_capability(encoder.device)[0] >= 8
-    else:
-        native = encoder.device.type == "cpu" and cpu_multiplies_bfloat16()
-    return encoder.set_precision("bf16-true" if native else "32-true")
+    return encoder.set_precision(_fastest(str(encoder.device)))
+
+
+def _fastest(device: str) -> Precision:
+    return "bf16-true" if multiplies_bfloat16(device) else "32-true"
 
 
 def _load_model(cfg: DictConfig, device: str) -> SentenceEncoder:
     if cfg.step is not None:
         raise ConfigError("step names kept weights of a run; ckpt=... names the run.", key="step")
-    model = with_quantization(cfg.model, cfg.quantization)
+    precision = _fastest(device) if cfg.precision in (None, "auto") else cfg.precision
+    model = with_dtype(with_quantization(cfg.model, cfg.quantization), precision)
+    if cfg.model.get("dtype") == "auto" and cfg.precision is None:
+        natively = "multiplies" if precision == "bf16-true" else "does not multiply"
+        log.info("machine: %s (%s %s bfloat16 natively)", precision, device, natively)
     if "adapter" in model:
         model.adapter = None  # not trained, it adds nothing
     encoder = build_encoder(model, cfg.prompt, device)

@@ -26,7 +26,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPI
 
 from sts_lightning.core.choices import Attention, Precision, Quantization
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.core.hardware import local_gpu
+from sts_lightning.core.hardware import local_gpu, multiplies_bfloat16
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.loading.hub import find
 
@@ -42,8 +42,17 @@ DTYPES: dict[Precision, torch.dtype] = {
 }
 """Dtype of the weights by precision of inference."""
 
-DtypeName = Literal["float32", "bfloat16", "float16"]
-"""dtype of the weights, and compute dtype of quantised ones."""
+DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
+"""dtype of the weights, and compute dtype of quantised ones; for ``auto`` see `dtype_of`."""
+
+
+def dtype_of(name: DtypeName) -> torch.dtype:
+    """Return a dtype; ``auto`` is bfloat16 where the GPU, or without one the CPU, has fast products of it."""
+    if name == "auto":
+        device = "cuda:0" if torch.cuda.is_available() else "cpu"
+        name = "bfloat16" if multiplies_bfloat16(device) else "float32"
+    return DTYPES_BY_NAME[name]
+
 
 Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 
@@ -131,13 +140,13 @@ def load_backbone(
         if not trust_remote_code:
             tokenizer.init_kwargs.pop("auto_map", None)
         if quantization != "none":
-            options["quantization_config"] = quantization_config(quantization, DTYPES_BY_NAME[dtype])
+            options["quantization_config"] = quantization_config(quantization, dtype_of(dtype))
             gpu = local_gpu() if torch.cuda.is_available() else "cpu"
             options["device_map"] = {"": device or gpu}
         model, report = loader(model_config).from_pretrained(
             source,
             config=model_config,
-            dtype=DTYPES_BY_NAME[dtype],
+            dtype=dtype_of(dtype),
             use_safetensors=True,
             output_loading_info=True,
             **options,

@@ -21,12 +21,12 @@ from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoder import FurtherSettings, SentenceEncoder, load_model
 from sts_lightning.models.loading.backbone import (
-    DTYPES_BY_NAME,
     NAMES,
     DtypeName,
     Loaded,
     check_finite,
     configure,
+    dtype_of,
     explain,
     has_stand_in,
     is_causal,
@@ -304,7 +304,7 @@ def _of_sentence_transformers(
                 _check_loading(files, library.Transformer.load_config(files.source, **options))
             loading = {
                 "use_safetensors": True,
-                "dtype": DTYPES_BY_NAME[dtype],
+                "dtype": dtype_of(dtype),
                 "attn_implementation": "eager",  # takes precedence over a kernel that the files name
             }
             model = load(

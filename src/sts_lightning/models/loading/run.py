@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import copy
+import logging
 import re
 from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import Tensor, nn
 
 from sts_lightning.config.build import build
 from sts_lightning.config.check import check_target
 from sts_lightning.config.trust import Trust
-from sts_lightning.core.choices import TextEdit
+from sts_lightning.core.choices import Precision, TextEdit
 from sts_lightning.core.errors import CheckpointError, ConfigError
+from sts_lightning.core.hardware import cpu_multiplies_bfloat16
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.loading.backbone import check_finite
 from sts_lightning.models.loading.hub import OWN_FILE
 from sts_lightning.runs.folder import RunFolder
+
+log = logging.getLogger(__name__)
 
 
 def build_encoder(model: DictConfig, prompt: DictConfig, device: str | None = None) -> SentenceEncoder:
@@ -96,7 +101,25 @@ def load(source: str | Path, trust: Iterable[str] = (), trust_remote_code: bool 
     folder = RunFolder(source).last_stage()
     cfg = folder.load_config(Trust.of(trust, trust_remote_code), encoder_only=True)
     encoder = load_from(folder, cfg)
-    return encoder.set_precision(cfg.evaluation.get("precision") or encoder.precision).eval()
+    device = "cuda" if torch.cuda.is_available() else "cpu"  # where it is going to compute
+    return encoder.set_precision(cfg.evaluation.get("precision") or usual_precision(encoder, device)).eval()
+
+
+def usual_precision(encoder: SentenceEncoder, device: str) -> Precision:
+    """Return the precision of a run's weights; on a CPU float32 where it has no fast products of theirs.
+
+    Half precision that is not native takes several times as long as float32. The weights stay rounded as they
+    were in training.
+
+    Args:
+        encoder: Encoder of the run.
+        device: Name of the device that computes.
+    """
+    own = encoder.precision
+    if device != "cpu" or own == "32-true" or (own == "bf16-true" and cpu_multiplies_bfloat16()):
+        return own
+    log.info("machine: 32-true, since this CPU does not multiply the run's %s natively", own)
+    return "32-true"
 
 
 def is_run(source: str | Path) -> bool:
