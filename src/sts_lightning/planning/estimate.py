@@ -150,9 +150,7 @@ class Tracer:
         self._loss: LossTrace | None = None
         self._longest: Batch[TokenizedBatch] | None = None
         self._traces: dict[int | None, tuple[Trace, int]] = {}
-        self.depth = (
-            build_skeleton(with_dtype(cfg.model, self.precision), cfg.prompt, FEW_LAYERS[0]).depth or 0
-        )
+        self.depth = build_skeleton(cfg.model, cfg.prompt, FEW_LAYERS[0]).depth or 0
         # An auxiliary model may be built from several layers of the encoder.
         self.deep = self.depth > 2 * FEW_LAYERS[-1] and not cfg.auxiliary
 

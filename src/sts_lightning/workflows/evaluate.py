@@ -232,10 +232,10 @@ def load_evaluated(
 def use_fastest_precision(encoder: SentenceEncoder) -> SentenceEncoder:
     """Convert an encoder, in place, to bfloat16 where its device multiplies it natively, else to float32.
 
-    Quantised weights stay as they are.
+    Quantised weights stay as they are, and so does what surrounds them unless its products are slow here.
     """
     if getattr(encoder.plain_backbone, "is_quantized", False):
-        return encoder
+        return encoder.set_precision(usual_precision(encoder, encoder.device.type))
     return encoder.set_precision(_fastest(str(encoder.device)))
 
 

@@ -59,7 +59,8 @@ def qlora(cfg: DictConfig) -> tuple[object, ...]:
     return optim.lr, optim.warmup, trainer.micro_batch_size, cfg.precision, trainer.cpu_fallback
 
 
-DECODER = (5e-4, 0.1, "auto", "bf16-mixed", False)
+DECODER = (5e-4, 0.1, "auto", "auto", False)
+SMALL_DECODER = (5e-4, 0.1, 32, "auto", True)
 ENCODER = (5e-5, 0.1, None, "auto", True)
 
 
@@ -83,6 +84,13 @@ def test_a_decoder_has_its_recipe_where_nothing_is_published(choice: list[str]) 
     assert count_steps(composed(*choice, "trainer.max_steps=50").trainer, 10).total_steps == 50
     check_config(cfg)
     assert qlora(composed(*choice, "recipe=none")) == ENCODER
+
+
+def test_a_small_decoder_has_the_same_recipe_on_a_laptop() -> None:
+    for model in ("smollm2_135m", "qwen3_0_6b"):
+        assert qlora(composed(f"model={model}", "data=pairs_file", "path=mine.csv")) == SMALL_DECODER
+        stage = composed("experiment=pcc_stage1", f"model={model}")
+        assert (stage.trainer.micro_batch_size, stage.model.quantization) == (32, "none")
 
 
 def test_a_model_of_the_users_own_inherits_the_recipe(

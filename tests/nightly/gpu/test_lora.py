@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from sts_lightning.core.choices import Quantization
 from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.models.compute import lora
 from sts_lightning.models.compute.lora import FusedLayer, fuse
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import adapters as adapter_module
@@ -28,6 +29,18 @@ from tests.support.families import tiny
 from tests.support.sentences import TEXTS
 
 Make = Callable[..., SentenceEncoder]
+
+
+@pytest.fixture(autouse=True)
+def same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peft's dropout drops what ours does on a CPU; autograd has its own backward pass of it."""
+    original = nn.Dropout.forward
+
+    def forward(self: nn.Dropout, x: Tensor) -> Tensor:
+        replays = x.device.type == "cpu" and self.training and self.p > 0
+        return lora._drop(x, self.p)[0] if replays else original(self, x)
+
+    monkeypatch.setattr(nn.Dropout, "forward", forward)
 
 
 @pytest.fixture

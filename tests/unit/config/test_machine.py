@@ -62,6 +62,27 @@ def test_chunks_are_larger_where_tiles_multiply(
     assert decide(config(f"precision={precision}")).chunk_tokens == tokens
 
 
+@pytest.mark.parametrize(
+    ("overrides", "bfloat16", "dtype"),
+    [
+        ([], True, "bfloat16"),
+        ([], False, "float32"),
+        (["precision=32-true"], True, "float32"),
+        (["model.dtype=float16"], True, "float16"),
+        (["model.adapter=null"], True, "float32"),  # weights that train
+        (["model.adapter=null", "optim.freeze=encoder"], True, "bfloat16"),
+    ],
+)
+def test_frozen_weights_of_a_decoder_have_the_dtype_of_the_precision(
+    overrides: list[str], bfloat16: bool, dtype: str, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu(monkeypatch, bfloat16)
+    cfg = config(AUTO, "model=smollm2_135m", *overrides)
+    found = decide(cfg)
+    assert decided(cfg, found).model.dtype == dtype
+    assert any(f"weights in {dtype}" in reason for reason in found.reasons) == (dtype != "float16")
+
+
 def test_an_apple_gpu(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu(monkeypatch, bfloat16=True)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)

@@ -167,7 +167,11 @@ CALLBACK = "+callbacks.mine._target_=lightning.pytorch.callbacks."
         ("loss=infocse data.kind=sentences", "auxiliary", "Add auxiliary=masked_lm, or"),
         ("regularizer=rank_reduction regularizer.phase2=none", "regularizer", "add callbacks=rank_monitor"),
         ("optim.freeze=encoder", "optim.freeze", "leaves nothing to train: PearsonLoss has no head"),
-        ("model=mistral7b model.adapter=null", "model.dtype", "model.dtype=bfloat16: weights that train"),
+        (
+            "model=tiny_opt model.adapter=null model.dtype=bfloat16",
+            "model.dtype",
+            "model.dtype=bfloat16: weights that train",
+        ),
         (
             "model=tiny_opt model.adapter=null model.quantization=4bit",
             "model.quantization",

@@ -13,7 +13,7 @@ from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.sweep.gpu_pool import demand_of
-from sts_lightning.workflows.evaluate import encoding_device, use_fastest_precision
+from sts_lightning.workflows.evaluate import encoding_device, load_evaluated, use_fastest_precision
 
 Config = Callable[..., DictConfig]
 
@@ -79,3 +79,36 @@ def test_the_fastest_precision_of_a_device(
     monkeypatch.setattr(SentenceEncoder, "device", torch.device(device))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     assert use_fastest_precision(encoder).precision == precision
+
+
+def _cpu(patch: pytest.MonkeyPatch, bfloat16: bool) -> None:
+    _see(patch, 0)
+    patch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    patch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "bfloat16", "dtype"),
+    [
+        ([], True, torch.bfloat16),
+        ([], False, torch.float32),
+        (["precision=auto"], False, torch.float32),
+        (["precision=16-true"], True, torch.float16),
+        (["model.dtype=bfloat16"], False, torch.bfloat16),  # typed
+    ],
+)
+def test_the_machine_decides_the_dtype_of_a_decoder(
+    overrides: list[str], bfloat16: bool, dtype: torch.dtype, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _cpu(monkeypatch, bfloat16)
+    cfg = config("model=tiny_llama", "model.dtype=auto", *overrides, of="eval")
+    assert load_evaluated(cfg, "cpu").backbone.dtype == dtype
+
+
+def test_float32_is_not_rounded_on_the_way(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    _cpu(monkeypatch, True)
+    chosen = ("model=tiny_llama", "precision=32-true")
+    ours = load_evaluated(config(*chosen, "model.dtype=auto", of="eval"), "cpu")
+    exact = load_evaluated(config(*chosen, "model.dtype=float32", of="eval"), "cpu")
+    for weight, expected in zip(ours.parameters(), exact.parameters(), strict=True):
+        assert torch.equal(weight, expected)
