@@ -139,6 +139,17 @@ def gpu_kernels() -> Iterator[None]:
 
 
 @contextmanager
+def cpu_kernels() -> Iterator[None]:
+    """Replace what reads its random numbers: LoRA's dropout, which drops the expected number of elements."""
+
+    def dropped(count: int, rate: float) -> Tensor:
+        return torch.empty(round(count * rate), dtype=torch.int64)
+
+    with replaced(lora, {"_dropped": dropped}):
+        yield
+
+
+@contextmanager
 def replaced(module: Any, functions: dict[str, Any]) -> Iterator[None]:
     """Replace functions or values of a module by others, by name."""
     originals = {name: getattr(module, name) for name in functions}

@@ -19,6 +19,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.text.tokenizer import TokenizedBatch
 from sts_lightning.planning.auxiliary import sketches, usual_values
 from sts_lightning.planning.fake import (
+    cpu_kernels,
     explaining_untraceable,
     fake_mode,
     gpu_kernels,
@@ -190,7 +191,7 @@ class _Step:
 
     @contextmanager
     def _tracing(self, purpose: Purpose) -> Iterator[None]:
-        kernels = gpu_kernels() if self.gpu else nullcontext()
+        kernels = gpu_kernels() if self.gpu else cpu_kernels()
         with self.mode, self.meter, kernels, self.meter.purpose(purpose):
             yield
 
