@@ -9,6 +9,8 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from sts_lightning.export.export import export
+from sts_lightning.export.sentence_transformers import write_sentence_transformers
+from sts_lightning.testing.tiny_decoders import tiny_llama
 from tests.support.exports import DECODER, TEXTS, Config, trained
 
 CASES = {
@@ -33,3 +35,14 @@ def test_sentence_transformers_gives_the_same_vectors(case: str, config: Config,
     theirs = model.encode(TEXTS, convert_to_tensor=True).float().numpy()
     lengths = np.linalg.norm(ours, axis=1, keepdims=True)
     np.testing.assert_allclose(theirs / lengths, ours / lengths, atol=tolerance)
+
+
+@pytest.mark.parametrize("template", [None, 'This sentence : "{sentence}" means'])
+def test_the_chat_template_of_an_instructed_model_stays_out(template: str | None, tmp_path: Path) -> None:
+    encoder = tiny_llama(pooling="last_token", template=template)
+    encoder.tokenizer.tokenizer.chat_template = "{% for m in messages %}user: {{ m['content'] }}{% endfor %}"
+    ours = encoder.encode(TEXTS)
+    (tmp_path / "out").mkdir()
+    write_sentence_transformers(encoder, tmp_path / "out", "tiny")
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
+    np.testing.assert_allclose(model.encode(TEXTS), ours, atol=1e-5)

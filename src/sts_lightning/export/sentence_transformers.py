@@ -42,6 +42,8 @@ def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: st
 
     _check_representable(encoder)
     tokenizer = encoder.tokenizer
+    # Where there is one, the library would put each sentence into a message of a chat.
+    tokenizer.tokenizer.chat_template = None
     with tempfile.TemporaryDirectory() as merged_folder:
         write_merged(encoder, Path(merged_folder), name)
         row_length = tokenizer.row_length(tokenizer.template, tokenizer.evaluation_length)

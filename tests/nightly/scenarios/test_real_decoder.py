@@ -60,12 +60,9 @@ def test_nf4_against_float32(decoder: str, data_root: str, config: Config) -> No
     assert np.corrcoef(cosines)[0, 1] > 0.9
 
 
-def test_a_tuned_adapter_leaves_in_each_format(
-    decoder: str, data_root: str, config: Config, tmp_path: Path
-) -> None:
-    run, few = tmp_path / "run", ["trainer.max_steps=2", "evaluation.final=false", "data.batch_size=16"]
-    short = ["trainer.max_epochs=null", "optim.warmup=0", "trainer.val_every=2", f"data_root={data_root}"]
-    cfg = config("experiment=pcc_stage2", "model=smollm2_135m", decoder, "precision=32-true", *few, *short)
+def test_a_tuned_adapter_leaves_in_each_format(decoder: str, config: Config, tmp_path: Path) -> None:
+    run, few = tmp_path / "run", ["trainer.max_steps=2", "evaluation.final=false", "data.batch_size=4"]
+    cfg = config("model=smollm2_135m", decoder, "data=toy", "precision=32-true", "optim.warmup=0", *few)
     train_in(run, cfg)
     texts = ["A man is playing a guitar.", 'She said "no" twice', "Snow fell on the hills all night"]
     expected = load(run).encode(texts, normalize=True)
