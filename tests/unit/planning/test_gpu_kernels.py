@@ -58,3 +58,13 @@ def test_lora_drops_half_precision_with_masks_of_bytes(
     attention = {dtype for name, dtype in moved if "scaled_dot_product" in name}
     assert attention <= {torch.bfloat16}  # torch 2.8 computes grouped heads in steps
     assert all(dtype != torch.float32 for name, dtype in moved if "dropout" in name)
+
+
+def test_lora_on_a_cpu_drops_as_many_elements_as_are_expected(
+    config: Callable[..., DictConfig], moved: Counter[tuple[str, torch.dtype]]
+) -> None:
+    cfg = check_config(config("model=tiny_mistral", "prompt=eol", "data=toy", "data.batch_size=4"))
+    Tracer(cfg, Device("this CPU", 2**40, precision="32-true", gpu=False)).full(None)
+    names = {name for name, _ in moved}
+    assert "aten::index_fill_.int_Scalar" in names
+    assert not names & {"aten::native_dropout", "aten::bernoulli_.float"}
