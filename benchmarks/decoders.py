@@ -43,6 +43,13 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_attention_heads": 32,
     },
 }
+# The width of SmolLM2-135M.
+SHAPES["smollm2_six_layers"] = {
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 8,
+}
 SHAPES["mistral7b_two_layers"] = SHAPES["mistral7b"] | {"num_hidden_layers": 2}
 
 
