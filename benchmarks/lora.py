@@ -1,10 +1,10 @@
 """Measure a step with LoRA against peft's layers: `make bench-lora`.
 
-Two layers of Mistral-7B's width and six of SmolLM2-135M's with random weights and the papers' LoRA, with and
-without dropout: bytes of distinct tensors that autograd keeps, weights excluded; bytes that operations read
-and write in a forward and a backward pass; time, in turns in one process. A GPU has masks of one byte an element and other rules for
-dtypes: the plan of stage 1 traces these on all 32 layers in NF4, in micro batches that are computed again.
-Each line is ours as a ratio of peft's.
+Two layers of Mistral-7B's width and six of SmolLM2-135M's with random weights and the papers' LoRA, with
+and without dropout: bytes of distinct tensors that autograd keeps, weights excluded; bytes that operations
+read and write in a forward and a backward pass; time, in turns in one process. A GPU has masks of one byte
+an element and other rules for dtypes: the plan of stage 1 traces these on all 32 layers in NF4, in micro
+batches that are computed again. Each line is ours as a ratio of peft's.
 """
 
 from __future__ import annotations
