@@ -42,7 +42,7 @@ def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: st
 
     _check_representable(encoder)
     tokenizer = encoder.tokenizer
-    # Where there is one, the library would put each sentence into a message of a chat.
+    # With one, sentence-transformers 6 puts each plain sentence into a message of a chat.
     tokenizer.tokenizer.chat_template = None
     with tempfile.TemporaryDirectory() as merged_folder:
         write_merged(encoder, Path(merged_folder), name)

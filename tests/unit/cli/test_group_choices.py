@@ -21,7 +21,7 @@ from sts_lightning.core.errors import ConfigError
         ("model=minilm,tiny_bertt", "Did you mean tiny_bert"),
         ("loss=${nope}", "There are"),
         ("trainer=[]", "ddp"),
-        ("recipe=qlorra", "Did you mean qlora"),
+        ("recipe=qlorra", "Did you mean qlora or lora?"),
         ("callbacks=[ema,early_stoping]", "Did you mean early_stopping?"),
         ("callbacks=[1]", "rank_monitor"),
         ("logger=null", "tensorboard"),
