@@ -30,23 +30,26 @@ STEP = 0.1
 """Fraction by which the search may end too low, and by which micro batches shrink when memory runs out."""
 
 
+def most_host_memory(fraction: float = 0.5) -> int:
+    """Return the bytes of address space that this process has with a fraction of what is available now.
+
+    Half is left for other runs that look for their micro batch at the same time.
+    """
+    return psutil.Process().memory_info().vms + int(fraction * psutil.virtual_memory().available)
+
+
 @contextmanager
-def host_memory_limit(fraction: float = 0.5) -> Iterator[None]:
-    """Let allocations fail that exceed a fraction of the memory that is available now.
+def host_memory_limit(limit: int) -> Iterator[None]:
+    """Let allocations fail that exceed so many bytes of address space.
 
-    Linux grants more memory than there is, and kills processes that use it. Half of it is left for other
-    runs that look for their micro batch at the same time. Where the system has no such limit (Windows) or
-    does not accept it (macOS), there is none.
-
-    Args:
-        fraction: Fraction of the available memory that may be allocated.
+    Linux grants more memory than there is, and kills processes that use it. Where the system has no such
+    limit (Windows) or does not accept it (macOS), there is none.
     """
     if sys.platform == "win32":
         yield
         return
     unlimited = resource.RLIM_INFINITY
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = psutil.Process().memory_info().vms + int(fraction * psutil.virtual_memory().available)
     try:
         resource.setrlimit(resource.RLIMIT_AS, (min(n for n in (limit, soft, hard) if n != unlimited), hard))
     except (OSError, ValueError):
@@ -84,6 +87,8 @@ def find_micro_batch(
     """
     trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
     on_gpu = encoder.device.type == "cuda"
+    # Once: the allocator keeps part of what a trial frees, by which the next limit would be higher.
+    limit = 0 if on_gpu else most_host_memory()
 
     def fits(size: int) -> bool:
         reserved: list[torch.Tensor] = []
@@ -108,7 +113,7 @@ def find_micro_batch(
         return True
 
     def tried(size: int) -> bool:
-        return fits(size) if on_gpu else _with_limited_host_memory(partial(fits, size))
+        return fits(size) if on_gpu else _with_limited_host_memory(partial(fits, size), limit)
 
     size, too_large = batch_size, batch_size + 1
     with torch.random.fork_rng([encoder.device] if on_gpu else []):
@@ -131,7 +136,7 @@ def find_micro_batch(
     return tokens
 
 
-def _with_limited_host_memory(call: Callable[[], bool]) -> bool:
+def _with_limited_host_memory(call: Callable[[], bool], limit: int) -> bool:
     """Call a function in a new thread, which its failures do not outlive.
 
     oneDNN keeps the error of a kernel that it could not generate for want of memory in a thread-local
@@ -140,7 +145,7 @@ def _with_limited_host_memory(call: Callable[[], bool]) -> bool:
 
     def limited() -> bool:
         torch.ones(1 << 20).sum()  # starts OpenMP's threads, which end the process where memory is short
-        with host_memory_limit():
+        with host_memory_limit(limit):
             return call()
 
     # Started without the limit: Python would wait for ever for a thread that lacks memory to begin.

@@ -16,9 +16,7 @@ from sts_lightning.training.micro_batch_search import find_micro_batch
 
 def test_auto_on_a_cpu_stays_within_the_available_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux kills a process instead of denying it memory; so many long rows take gigabytes."""
-    monkeypatch.setattr(
-        micro_batch, "host_memory_limit", partial(micro_batch.host_memory_limit, fraction=0.05)
-    )
+    monkeypatch.setattr(micro_batch, "most_host_memory", partial(micro_batch.most_host_memory, fraction=0.05))
     encoder = tiny_bert(max_length=500, hidden_size=64, layers=1)
     found = find_micro_batch(encoder, 2048, 2, nullcontext)
     assert found is not None
@@ -40,8 +38,8 @@ from sts_lightning.training import micro_batch_search
 encoder = tiny_bert().requires_grad_(False)
 rows = torch.randn(61, 389)
 SentenceEncoder.embed_chunk = lambda *_: torch.nn.functional.gelu(rows)
-limit = micro_batch_search.host_memory_limit
-micro_batch_search.host_memory_limit = partial(limit, fraction=0.0)
+limit = micro_batch_search.most_host_memory
+micro_batch_search.most_host_memory = partial(limit, fraction=0.0)
 try:
     micro_batch_search.find_micro_batch(encoder, 2, 2, nullcontext)
 except TrainingError as error:

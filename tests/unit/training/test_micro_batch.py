@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor
 from sts_lightning.core.errors import TrainingError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.training import micro_batch_search
 from sts_lightning.training.micro_batch_search import find_micro_batch
 
 
@@ -43,6 +45,24 @@ def test_auto_with_a_frozen_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_memory(monkeypatch, SentenceEncoder, rows=13)
     encoder = tiny_bert().requires_grad_(False)
     assert find_micro_batch(encoder, 16, 2, nullcontext) == 6 * 2 * 128
+
+
+def test_trials_share_one_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An allocator keeps what a trial frees; each trial's limit used to add half of what was left to that."""
+    limits, kept = [], []
+
+    @contextmanager
+    def recorded(limit: int) -> Iterator[None]:
+        kept.append(torch.ones(1 << 24))  # 64 MiB
+        limits.append(limit)
+        yield
+
+    limit_memory(monkeypatch, SentenceEncoder, rows=0.5)
+    monkeypatch.setattr(micro_batch_search, "host_memory_limit", recorded)
+    with pytest.raises(TrainingError):
+        find_micro_batch(tiny_bert(), 4, 1, nullcontext)
+    assert len(limits) == 3
+    assert len(set(limits)) == 1
 
 
 def test_the_search_ends_within_a_tenth(monkeypatch: pytest.MonkeyPatch) -> None:
