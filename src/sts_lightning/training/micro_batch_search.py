@@ -35,7 +35,7 @@ def most_host_memory(fraction: float = 0.5) -> int:
 
     Half is left for other runs that look for their micro batch at the same time.
     """
-    return psutil.Process().memory_info().vms + int(fraction * psutil.virtual_memory().available)
+    return int(psutil.Process().memory_info().vms + fraction * psutil.virtual_memory().available)
 
 
 @contextmanager
