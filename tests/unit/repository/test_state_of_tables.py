@@ -61,6 +61,13 @@ def test_states_follow_from_the_records(tmp_path: Path, monkeypatch: pytest.Monk
     assert of((1.0, 2.0, 3.0)) == f"{RUNS} (2 of 3 pairs by average; minilm, 9 of 9 runs; here.md)"
     assert of((2.0, 1.0, 3.0), runs=2).startswith(f"{RUNS} (3 of 3 pairs by average; minilm, 6 of 9 runs")
     assert of((2.0, 1.0, 3.0), runs=0) == PLANNED
+    # one line for each model, the published ones first
+    results = [Result("stage 1", "mistral7b", 3, 3, {"average": 2.0})]
+    update_record(tmp_path / "b.json", Record("pcc_table3", None, "b.md", results))
+    assert of((2.0, 1.0, 3.0)).split("<br>") == [
+        f"{RUNS} (0 of 0 pairs by average; 3 of 3 runs; b.md)",
+        f"{AGREES} (3 of 3 pairs by average; minilm, 9 of 9 runs; here.md)",
+    ]
 
 
 def test_what_a_table_needs(page: str) -> None:
