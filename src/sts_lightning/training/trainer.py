@@ -84,9 +84,10 @@ def count_steps(trainer: DictConfig, available_batches: int) -> StepCount:
             key="trainer.max_steps",
         )
     every = epoch_steps if trainer.val_every is None else trainer.val_every
-    every = every * epoch_steps if every < 1 else every
+    # Rounded down, as Lightning does: 14 of 27 steps would leave out the second of two evaluations.
+    every = int(every * epoch_steps if every < 1 else every)
     shortened = steps is not None and total < steps
-    return StepCount(epoch_steps, total, min(max(1, round(every)), total), shortened)
+    return StepCount(epoch_steps, total, min(max(1, every), total), shortened)
 
 
 def make_trainer(

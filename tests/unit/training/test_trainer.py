@@ -19,6 +19,7 @@ Config = Callable[..., DictConfig]
         ([], (85, 170, 21)),
         (["trainer.max_steps=20"], (85, 20, 20)),
         (["trainer.limit_train_batches=10", "trainer.val_every=0.5"], (10, 20, 5)),
+        (["trainer.limit_train_batches=27", "trainer.val_every=0.5"], (27, 54, 13)),  # twice per epoch
         (["trainer.val_every=30"], (85, 170, 30)),
         (["trainer.max_steps=300"], (85, 300, 21)),  # the limit that is set, beyond the usual two epochs
         (["trainer.max_epochs=3"], (85, 255, 21)),
