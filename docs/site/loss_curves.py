@@ -25,7 +25,7 @@ NEGATIVES = (0.0, 0.2, 0.4)
 """Cosines of sentences of different examples."""
 
 HARD_NEGATIVE = 0.3
-BY_COORDINATES = ("angle", "gated_angle")
+BY_COORDINATES = ("angle",)
 """Losses that depend on more than cosines: on angles in the complex plane."""
 
 OF_OTHERS = ("divided", "matryoshka", "mix")

@@ -16,7 +16,6 @@ from sts_lightning.losses.divided import DividedLoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.pearson import PearsonLoss
-from sts_lightning.losses.rank_margin import RankMarginLoss
 
 DIMENSION = 6
 
@@ -31,8 +30,6 @@ def make(stem: str, dimension: int = DIMENSION, **settings: Any) -> Loss:
         return MatryoshkaLoss(CosineMSELoss(), [dimension, dimension // 2]).double()
     if kind is DividedLoss:
         return DividedLoss(PearsonLoss(), parts=2).double()
-    if kind is RankMarginLoss:  # the batches of tests are smaller than its default asks for
-        return RankMarginLoss(gap=1.0).double()
     facts = {"dimension": dimension, "top_label": 2 if stem == "cross_entropy" else TOP_SCORE}
     taken = inspect.signature(kind).parameters
     return kind(**{name: value for name, value in facts.items() if name in taken}, **settings).double()

@@ -81,21 +81,22 @@ def accepts(loss: Loss | type[Loss], num_views: int) -> bool:
     return num_views in loss.views or (loss.more_views and num_views > max(loss.views))
 
 
-def repeats(views: Tensor, sentence_ids: Tensor | None) -> Tensor:
+def repeats(views: Tensor, sentence_ids: Tensor | None, among: slice = slice(1, None)) -> Tensor:
     """Find the candidates that are not negatives, since their text is that of the positive or the anchor.
 
     Args:
         views: Anchors, positives[, hard negatives ...], (V, B, D).
         sentence_ids: Numbers of the sentences, (V, B), equal for equal texts; None finds nothing.
+        among: Views of the candidates.
 
     Returns:
-        A mask (B, (V - 1) * B) of anchors by candidates, in the order of ``views[1:].flatten(0, 1)``. It
-        never includes the positive of an anchor, but may include its hard negative.
+        A mask (B, C) of anchors by candidates, in the order of ``views[among].flatten(0, 1)``. It never
+        includes the positive of an anchor or the anchor itself, but may include its hard negative.
     """
-    count, size = len(views) - 1, views.shape[1]
+    count, size = len(views[among]), views.shape[1]
     if sentence_ids is None:
         return torch.zeros(size, count * size, dtype=torch.bool, device=views.device)
-    candidates = sentence_ids[1:].flatten()
+    candidates = sentence_ids[among].flatten()
     equal = (candidates == sentence_ids[0, :, None]) | (candidates == sentence_ids[1, :, None])
     return equal & ~torch.eye(size, count * size, dtype=torch.bool, device=views.device)
 

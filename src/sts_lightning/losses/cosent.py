@@ -17,8 +17,7 @@ class CoSENTLoss(Loss):
     equal scores. It is computed in O(B log B) time and O(B) memory, where the usual form takes O(B^2).
 
     Use it when the scores rank the pairs but their distances mean little, or when the labels are ordered
-    classes. `AnglELoss` is CoSENT with another similarity, `RankMarginLoss` compares only pairs that are far
-    apart in rank; `SpearmanLoss` also uses the order only, but
+    classes. `AnglELoss` is CoSENT with another similarity; `SpearmanLoss` also uses the order only, but
     measures it over the whole batch; `PearsonLoss` uses the values of the scores.
 
     Args:
@@ -47,22 +46,21 @@ class CoSENTLoss(Loss):
         return cosine_rows(first, second)
 
 
-def misordered(similarities: Tensor, labels: Tensor, gap: float = 0) -> Tensor:
-    """Compute log(1 + sum of exp(s_i - s_j) over all i, j with y_i < y_j - gap).
+def misordered(similarities: Tensor, labels: Tensor) -> Tensor:
+    """Compute log(1 + sum of exp(s_i - s_j) over all i, j with y_i < y_j).
 
     With rows sorted by label, the sum over i is a cumulative sum up to the last row of a lower label.
 
     Args:
         similarities: s, shape (B,).
         labels: y, shape (B,).
-        gap: Difference of labels from which on two rows are compared, not negative.
 
     Returns:
         A scalar.
     """
     labels, order = labels.sort(stable=True)
     s = similarities[order]
-    lower = torch.searchsorted(labels, labels - gap)  # for each row, the number of rows below its label
+    lower = torch.searchsorted(labels, labels)  # for each row, the number of rows below its label
     terms = s.logcumsumexp(0)[(lower - 1).clamp(min=0)] - s
     # Rows without a lower one are masked, since a GPU would have to be asked how many others there are.
     terms = terms.masked_fill(lower == 0, -torch.inf)

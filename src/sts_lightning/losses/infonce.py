@@ -24,9 +24,13 @@ class InfoNCELoss(Loss):
     to the denominator of row i (CoT-BERT, Eq. 6, and `its code
     <https://github.com/ZBWpro/CoT-BERT/blob/3aa7bb44e3836c67a35a16ca8feee4bf29d8a900/models.py#L296-L298>`_).
 
-    A positive or hard negative of another row with the text of z_i^+ or z_i is left out of the denominator
-    of row i, and so is such a hard negative of row i itself (``mask_repeats``): where many rows share few
-    answers, equal texts would be pushed apart. The further negatives q are not compared.
+    ``symmetric`` adds the terms cos(z_i^+, z_j), also of j = i, and ``same_side`` adds cos(z_i, z_j) and,
+    with z_j^+ and z_j^-, cos(z_i^+, z_j^+), each of j other than i. With both it is the two-sided loss of
+    `GTE <https://arxiv.org/abs/2308.03281>`_ (Li et al. 2023, Sec. 3.3).
+
+    A sentence of another row with the text of z_i^+ or z_i is left out of the denominator of row i, and so is
+    such a hard negative of row i itself (``mask_repeats``): where many rows share few answers, equal texts
+    would be pushed apart. The further negatives q are not compared.
 
     Use it when there are positives but no scores: similar pairs, sentences encoded twice, or NLI triplets.
     `DecoupledLoss` leaves the positive out of the denominator, `MixCSELoss` adds harder negatives,
@@ -38,6 +42,8 @@ class InfoNCELoss(Loss):
         hard_negative_weight: w, added to the logit of the hard negative of the same row.
         positive_negatives: Whether the denominator has the similarities of positives to hard negatives too.
         mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
+        symmetric: Whether the anchors of other rows are negatives of a positive.
+        same_side: Whether anchors are negatives of each other, and positives and hard negatives of positives.
 
     Example:
         >>> loss = InfoNCELoss()
@@ -55,6 +61,8 @@ class InfoNCELoss(Loss):
         hard_negative_weight: float = 0.0,
         positive_negatives: bool = False,
         mask_repeats: bool = True,
+        symmetric: bool = False,
+        same_side: bool = False,
     ) -> None:
         super().__init__()
         positive(temperature=temperature)
@@ -63,6 +71,8 @@ class InfoNCELoss(Loss):
         self.hard_negative_weight = hard_negative_weight
         self.positive_negatives = positive_negatives
         self.mask_repeats = mask_repeats
+        self.symmetric = symmetric
+        self.same_side = same_side
 
     def forward(
         self,
@@ -79,15 +89,24 @@ class InfoNCELoss(Loss):
             negatives: Further negatives of every anchor, (N, D); may be empty.
             sentence_ids: Number of each sentence, (V, B), equal for equal texts; None leaves out nothing.
         """
-        size = views.shape[1]
-        repeated = repeats(views, sentence_ids if self.mask_repeats else None)
+        size, ids = views.shape[1], sentence_ids if self.mask_repeats else None
+        repeated, anchors = repeats(views, ids), repeats(views, ids, slice(0, 1))
+        own = torch.eye(size, dtype=torch.bool, device=views.device)
         logits = [cosine_matrix(views[0], views[1]) / self.temperature]  # (B, B)
-        weight = self.hard_negative_weight * torch.eye(size, device=views.device)
+        left_out = [repeated]
+        weight = self.hard_negative_weight * own
         logits += [cosine_matrix(views[0], hard) / self.temperature + weight for hard in views[2:]]
         if self.positive_negatives:
             logits += [cosine_matrix(views[1], hard) / self.temperature for hard in views[2:]]
-            repeated = torch.cat([repeated, repeated[:, size:]], dim=1)
-        candidates = torch.cat(logits, dim=1).masked_fill(repeated, -torch.inf)
+            left_out += [repeated[:, size:]]
+        if self.symmetric:
+            logits += [cosine_matrix(views[1], views[0]) / self.temperature]
+            left_out += [anchors]
+        if self.same_side:
+            logits += [cosine_matrix(views[0], views[0]) / self.temperature]
+            logits += [cosine_matrix(views[1], views[1:].flatten(0, 1)) / self.temperature]
+            left_out += [anchors | own, repeated | own.repeat(1, len(views) - 1)]
+        candidates = torch.cat(logits, dim=1).masked_fill(torch.cat(left_out, dim=1), -torch.inf)
         if negatives is not None:
             further = cosine_matrix(views[0], negatives) / self.temperature
             candidates = torch.cat([candidates, further], dim=1)

@@ -81,6 +81,38 @@ def test_equals_sentence_transformers() -> None:
     )
 
 
+@pytest.mark.parametrize("num_views", [2, 4])
+@pytest.mark.parametrize("further", [("doc_to_query",), ("query_to_query", "doc_to_doc"), None])
+def test_two_sided_forms_equal_sentence_transformers(num_views: int, further: tuple[str, ...] | None) -> None:
+    """`None` is all directions, the loss of GTE."""
+    views = torch.randn(num_views, 7, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    others = further or ("query_to_query", "doc_to_query", "doc_to_doc")
+    theirs = peers.MultipleNegativesRankingLoss(None, scale=20.0, directions=("query_to_doc", *others))
+    ours = InfoNCELoss(symmetric="doc_to_query" in others, same_side="doc_to_doc" in others)
+    expected = theirs.compute_loss_from_embeddings(list(views), torch.zeros(7))
+    torch.testing.assert_close(ours(views), expected)
+
+
+def test_two_sided_forms_leave_out_copies() -> None:
+    """Sentence 0 is the anchor of rows 0 and 2, and 4 the positive of row 1 and the anchor of row 3."""
+    views = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    ids = [[0, 1, 0, 4], [2, 4, 5, 6]]
+    total = 0.0
+    for i in range(4):
+        own = {ids[0][i], ids[1][i]}
+        z, positive = views[0, i].numpy(), views[1, i].numpy()
+        logits = [cosine(z, positive)]
+        for j in range(4):
+            other, candidate = views[0, j].numpy(), views[1, j].numpy()
+            if j == i or ids[0][j] not in own:
+                logits += [cosine(positive, other)] + [cosine(z, other)] * (j != i)
+            if j != i and ids[1][j] not in own:
+                logits += [cosine(z, candidate), cosine(positive, candidate)]
+        total += math.log(sum(math.exp(value / 0.05) for value in logits)) - logits[0] / 0.05
+    value = InfoNCELoss(symmetric=True, same_side=True)(views, sentence_ids=torch.tensor(ids))
+    assert value.item() == pytest.approx(total / 4)
+
+
 @pytest.mark.parametrize("num_views", [2, 5])
 def test_a_step_equals_sentence_transformers(num_views: int, tmp_path: Path) -> None:
     """Similar pairs alone, and with three hard negatives each: the loss and the gradient of all weights."""

@@ -219,5 +219,5 @@ def test_every_loss_that_can_mask_takes_the_numbers() -> None:
     found = {
         stem for stem, kind in all_losses().items() if "mask_repeats" in inspect.signature(kind).parameters
     }
-    assert found == set(LOSSES) | {"contrastive_tension"}
+    assert found == set(LOSSES) | {"bixse", "contrastive_tension"}
     assert all("sentence_ids" in all_losses()[stem].takes for stem in found)
