@@ -360,7 +360,7 @@ def draw_rows(name: str, table: Table, of: str, rows: Sequence[str], on: Sentenc
     runs = [
         (f"{cell.row}, {cell.model}" if many_models else cell.row, run)
         for cell in cells
-        for run in table.seed_runs(cell)
+        for run in table.trained_runs(cell)
     ]
     seeds = ", ".join(str(seed) for seed in table.run_seeds)
     models = ", ".join(dict.fromkeys(str(cell.model) for cell in cells if cell.model is not None))

@@ -135,18 +135,30 @@ class Table:
         }
 
     def seed_runs(self, cell: Cell) -> list[TableRun]:
-        """Return the reported runs of a row, one per seed.
+        """Return the reported runs of a row, one per seed: trainings or, with `TableSpec.report`, evaluations.
 
         Raises:
             CheckpointError: The search of the row has not finished.
         """
         row = self.spec.rows[cell.row]
         if row.trains:
-            return [self._chosen_run(cell, seed) for seed in self.run_seeds]
+            trained = self.trained_runs(cell)
+            if not self._reports_apart or not row.shown:
+                return trained
+            return [self._run("eval", tuple(self.spec.report), cell, run) for run in trained]
         # Of the untrained model, or of each run of the row that it is after.
         starts = [self._start(row, cell.model, seed) for seed in self.run_seeds]
         runs = [self._run("eval", _of_model(row, cell), cell, start) for start in starts]
         return list({run.folder: run for run in runs}.values())
+
+    def trained_runs(self, cell: Cell) -> list[TableRun]:
+        """Return the trainings of a row, one per seed; none if it is not trained.
+
+        Raises:
+            CheckpointError: The search of the row has not finished.
+        """
+        trains = self.spec.rows[cell.row].trains
+        return [self._chosen_run(cell, seed) for seed in self.run_seeds] if trains else []
 
     def chosen(self, cell: Cell) -> str | None:
         """Return the candidate with the best dev score in the row's search, or in that of `choice_of`.
@@ -169,6 +181,11 @@ class Table:
             CheckpointError: A run of the search has not finished.
         """
         return {name: run.results.metrics().scores["dev"] for name, run in self.search_runs(cell).items()}
+
+    @property
+    def _reports_apart(self) -> bool:
+        """Whether trained rows have the scores of evaluations of their own; then no training is reported."""
+        return bool(self.spec.report) and self.scale is None
 
     def _keeps_model(self, row: RowSpec) -> bool:
         """Return whether a row has its own model: not where a scale replaces that of its training."""
@@ -211,7 +228,8 @@ class Table:
     def _shared(self, overrides: Sequence[str]) -> tuple[str, ...]:
         """Return the overrides of the table, then those of the scale, which take precedence."""
         if self.scale is None:
-            return tuple(self.spec.overrides)
+            final = ("evaluation.final=false",) if self._reports_apart else ()
+            return (*self.spec.overrides, *final)
         given = dict(text.split("=", 1) for text in overrides)
         of_experiment = self.scale.experiments.get(given.get("experiment", ""), ())
         return (*self.spec.overrides, *self.scale.overrides, *of_experiment)

@@ -133,13 +133,15 @@ def groups(table: Table) -> Iterator[tuple[list[TableRun], list[str]]]:
     yield table.preparations(), []
     for cells in table.levels():
         yield [run for cell in cells for run in table.search_runs(cell).values()], []
-        runs, skipped = [], []
+        trained, reported, skipped = [], [], []
         for cell in cells:
             try:
-                runs += table.seed_runs(cell)
+                trained += table.trained_runs(cell)
+                reported += table.seed_runs(cell)
             except CheckpointError as error:
                 skipped.append(f"{cell.row} is skipped: {error}")
-        yield runs, skipped
+        yield trained, skipped
+        yield reported, []  # most tables report the trainings themselves, which have finished by now
 
 
 def _run_group(group: Iterable[TableRun], run_jobs: RunJobs) -> bool:
@@ -227,6 +229,7 @@ def _composed(table: Table) -> Iterator[TableRun]:
             yield from table.search_runs(cell).values()
         for cell in cells:
             with suppress(CheckpointError):
+                yield from table.trained_runs(cell)
                 yield from table.seed_runs(cell)
 
 

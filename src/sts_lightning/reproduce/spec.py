@@ -136,6 +136,8 @@ class TableSpec:
             are not run here. Without models, the key of the model is ``published``.
         why: Reason why each cited system is not run here, by name.
         baselines: Rows that the other rows of the same model are compared with.
+        report: Overrides of an evaluation of each run that a shown row trains, whose scores the row then has.
+            No run then has a report of its own. Not at another scale.
     """
 
     title: str = MISSING
@@ -151,6 +153,7 @@ class TableSpec:
     published: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     why: dict[str, str] = field(default_factory=dict)
     baselines: list[str] = field(default_factory=list)
+    report: list[str] = field(default_factory=list)
 
 
 @dataclass

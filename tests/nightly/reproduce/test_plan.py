@@ -138,6 +138,38 @@ def test_an_evaluation_of_a_trained_row(tmp_path: Path) -> None:
     assert len(table.seed_runs(Cell("untuned", "minilm"))) == 1
 
 
+def test_reports_may_be_evaluations_of_their_own(tmp_path: Path) -> None:
+    """With other settings than in training, such as no quantisation."""
+    rows = {
+        "one": RowSpec(["loss=infonce", "data.kind=triplets"], shown=False),
+        "two": RowSpec(["loss=pearson"], after="one"),
+    }
+    table = make(tmp_path, rows=rows, report=["precision=16-true"])
+    hidden, trained = (table.trained_runs(Cell(row, "minilm")) for row in ("one", "two"))
+    assert {value(run, "evaluation.final") for run in (*hidden, *trained)} == {"false"}
+    assert [run.after for run in trained] == [run.folder for run in hidden]
+    assert table.seed_runs(Cell("one", "minilm")) == hidden
+    reported = table.seed_runs(Cell("two", "minilm"))
+    assert [(run.entry, value(run, "precision")) for run in reported] == [("eval", "16-true")] * 2
+    assert [run.after for run in reported] == [run.folder for run in trained]
+    order = [run.folder for group, _ in groups(table) for run in group]
+    assert order.index(trained[1].folder) < order.index(reported[1].folder)
+
+    small = make(tmp_path, "minilm", Scale(hours=1), rows=rows, report=["precision=16-true"])
+    assert small.seed_runs(Cell("two", "minilm")) == small.trained_runs(Cell("two", "minilm"))
+    assert value(small.seed_runs(Cell("two", "minilm"))[0], "evaluation.final") is None
+
+
+def test_the_untrained_row_of_mteb_has_no_prompt(tmp_path: Path) -> None:
+    table = Table(load_spec(CONF / "reproduce" / "pcc_table6.yaml"), tmp_path)
+    (untuned,) = table.seed_runs(Cell("untuned", "llama2_7b"))
+    fixed = tuple(text for text in untuned.overrides if not text.startswith(VARYING))
+    cfg = compose_job("eval", fixed)
+    assert (cfg.prompt.template, cfg.model.pooling, cfg.quantization) == (None, "last_token", "none")
+    (prompted,) = table.seed_runs(Cell("PromptSUM", "llama2_7b"))
+    assert prompted.after == table.trained_runs(Cell("(stage 1)", "llama2_7b"))[0].folder
+
+
 def test_levels_follow_what_starts_from_what(tmp_path: Path) -> None:
     levels = make(tmp_path).levels()
     assert [{cell.row for cell in level} for level in levels] == [{"one"}, {"two"}]
@@ -158,7 +190,11 @@ def test_tables_share_their_runs(tmp_path: Path) -> None:
     table2, table3 = (
         Table(load_spec(CONF / "reproduce" / f"pcc_table{n}.yaml"), tmp_path, CONF) for n in (2, 3)
     )
-    assert table2.seed_runs(Cell("PromptSUM", "mistral7b")) != table3.seed_runs(Cell("stage 1", "mistral7b"))
+    one, two = (
+        table.trained_runs(Cell(row, "mistral7b")) for table, row in ((table2, "PromptSUM"), (table3, "stage 1"))
+    )
+    assert one != two
+    assert [run.folder for run in one] == [run.folder for run in two]
     assert [run.folder for run in table2.seed_runs(Cell("PromptSUM", "mistral7b"))] == [
         run.folder for run in table3.seed_runs(Cell("stage 1", "mistral7b"))
     ]
