@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -13,10 +14,10 @@ from sts_lightning.core.text import check_choice
 from sts_lightning.data.data_set import DEV, TEST, Splits
 from sts_lightning.data.dev_suite import load_clean_stsb, load_dev_suite, without_dev_pairs
 from sts_lightning.data.files import SCORED_COLUMNS, load_test_files
-from sts_lightning.data.overlap import report_common
+from sts_lightning.data.overlap import OverlapFilter, in_tests, report_common, why_dropped
 from sts_lightning.data.readers.row_values import check_score_range
 from sts_lightning.data.readers.sts_sets import STSTask, load_sts_tasks, load_stsb, tables_of
-from sts_lightning.data.tables import SourceCount
+from sts_lightning.data.tables import SourceCount, select_rows
 
 
 class DevTestOptions(TypedDict, total=False):
@@ -67,6 +68,19 @@ class DevAndTests:
         if self.test_path is not None:
             return tables_of([self._read(self.test_path, TEST)])
         return [] if self.dev_path is not None else tables_of(load_sts_tasks(self.root))
+
+    def without_test_pairs(
+        self, train: Dataset, counts: Sequence[SourceCount], how: OverlapFilter
+    ) -> Dataset:
+        """Drop the training examples with a pair that occurs in a test set, and count them; see `in_tests`.
+
+        Args:
+            train: Training examples, one source after another.
+            counts: Counts of the sources; they are updated.
+            how: Criterion of the filter.
+        """
+        tests = [] if how == "none" else self.test_pairs()
+        return select_rows(train, ~in_tests(train, tests, how), counts, why_dropped(how))
 
     def complete(self, train: Dataset, counts: list[SourceCount], published: bool) -> Splits:
         """Return training examples with dev pairs and test tasks.

@@ -10,6 +10,7 @@ from sts_lightning.data.data_set import DEV, TRAINING, DataSet, Splits
 from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
 from sts_lightning.data.files import RESERVED, SCORED_COLUMNS, scored_table
 from sts_lightning.data.nli import unlabelled
+from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.own_pairs import DEV_FRACTION, Pairs, ScoredPairs
 from sts_lightning.data.readers.hub import HubTable
 from sts_lightning.data.readers.row_values import BadRows, Range, sentence
@@ -90,6 +91,8 @@ def triplets_hub(
     config: str | None = None,
     revision: str | None = None,
     limit: int | None = None,
+    filter: OverlapFilter = "none",
+    published_rows: int | None = None,
     **options: Unpack[DevTestOptions],
 ) -> DataSet:
     """Anchors with a positive and any hard negatives, of a data set on the hub, in its order.
@@ -102,6 +105,8 @@ def triplets_hub(
         config: Name of the configuration, where the data set has several.
         revision: Commit, branch or tag; the newest commit if not given.
         limit: Number of examples to use, a fixed random sample; all if not given.
+        filter: See `nli_triplets`.
+        published_rows: Number of examples in the paper of the recipe, if any.
         **options: Dev and test pairs, see `DevTestOptions`.
 
     Raises:
@@ -120,6 +125,7 @@ def triplets_hub(
             bad.check()
         counts = [SourceCount(f"{hub.name}, split {split}", len(rows))]
         table = table_of_rows(sentence_columns(len(columns)), rows)
-        return evaluation.complete(sample_rows(table, limit, counts), counts, published=False)
+        table = sample_rows(evaluation.without_test_pairs(table, counts, filter), limit, counts)
+        return evaluation.complete(table, counts, published=False)
 
-    return unlabelled(columns, read)
+    return unlabelled(columns, read, published_rows)

@@ -13,7 +13,7 @@ from sts_lightning.core.counts import DEFINITE_NLI_PAIRS, NLI_PAIRS, TRIPLETS
 from sts_lightning.data.data_set import DataSet, Splits, column_views
 from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
 from sts_lightning.data.files import Files, check_columns, only_file, read_files, training_files, weighted
-from sts_lightning.data.overlap import OverlapFilter, not_in, why_dropped
+from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.readers.nli import CLASSES, COLUMNS, read_nli_pairs
 from sts_lightning.data.readers.row_values import BadRows, folded_sentence, sentence
 from sts_lightning.data.readers.text_files import read_records
@@ -22,7 +22,6 @@ from sts_lightning.data.tables import (
     SCORE_RANGE,
     SourceCount,
     check_limit,
-    rows_to_keep,
     sample_rows,
     select_rows,
     sentence_columns,
@@ -78,9 +77,7 @@ def nli_pairs(
 
     def read() -> Splits:
         table, counts = read_files(training_files(root, path, "nli/nli_pairs.tsv", part="pairs"), read_file)
-        keep = np.zeros(len(table), dtype=bool)
-        keep[rows_to_keep(table, not_in(evaluation.test_pairs(), filter))] = True
-        table = select_rows(table, keep, counts, why_dropped(filter))
+        table = evaluation.without_test_pairs(table, counts, filter)
         if scored:
             table = _with_scores(table, names, counts)
         return evaluation.complete(sample_rows(table, limit, counts), counts, published)
@@ -109,6 +106,8 @@ def nli_triplets(
     root: str,
     path: Files | None = None,
     columns: tuple[str, ...] = ("sent0", "sent1", "hard_neg"),
+    filter: OverlapFilter = "none",
+    published_rows: int | None = None,
     **options: Unpack[DevTestOptions],
 ) -> DataSet:
     """Anchors with a positive and hard negatives, in file order; by default those of SimCSE.
@@ -118,6 +117,10 @@ def nli_triplets(
         path: CSV, TSV or JSONL file, or several (see `Files`); if not given, the first of
             ``nli_for_simcse.csv`` and ``nli/nli_triplets.csv`` under the root.
         columns: Names of the columns of anchor and positive, and of the hard negatives: none, one or several.
+        filter: Criterion by which triplets are dropped of which the anchor and another sentence are a test
+            pair: ``none``, as in the papers, ``exact`` or ``normalized``.
+        published_rows: Number of triplets in the paper of the recipe; if not given, that of SimCSE's file, or
+            none for other files.
         **options: Dev and test pairs, see `DevTestOptions`.
 
     Raises:
@@ -138,9 +141,10 @@ def nli_triplets(
 
     def read() -> Splits:
         files = training_files(root, path, PUBLISHED_TRIPLETS, "nli/nli_triplets.csv", part="triplets")
-        return evaluation.complete(*read_files(files, read_file), published)
+        table, counts = read_files(files, read_file)
+        return evaluation.complete(evaluation.without_test_pairs(table, counts, filter), counts, published)
 
-    return unlabelled(columns, read, TRIPLETS if published else None)
+    return unlabelled(columns, read, published_rows or (TRIPLETS if published else None))
 
 
 def unlabelled(

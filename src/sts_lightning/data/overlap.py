@@ -12,13 +12,14 @@ import numpy as np
 from datasets import Dataset
 
 from sts_lightning.data.readers.row_values import fold
-from sts_lightning.data.tables import SourceCount, pairs_of, rows_to_keep
+from sts_lightning.data.tables import SourceCount, pairs_of, values_of
 
 log = logging.getLogger(__name__)
 
 OverlapFilter = Literal["none", "exact", "normalized"]
 """Criterion by which a training pair equals a test pair, in either order of its sentences.
 
+The pairs of a triplet are those of its anchor: with the positive, and with each hard negative.
 ``none`` keeps all pairs; ``exact`` compares the strings (the papers' filter, Pcc-tuning App. B), whatever
 their white space, which only published corpora have folded;
 ``normalized`` compares letters, their marks, and digits only, without their case and Unicode's variants.
@@ -60,6 +61,22 @@ def not_in(tests: Iterable[Dataset], how: OverlapFilter) -> Callable[[str, str],
     return lambda sentence1, sentence2: pair_key(sentence1, sentence2, how) not in seen
 
 
+def in_tests(train: Dataset, tests: Iterable[Dataset], how: OverlapFilter) -> np.ndarray:
+    """Return the mask (N,) of the training examples with a pair that occurs in a test table.
+
+    Args:
+        train: Examples; each sentence from the second on is a pair with the first.
+        tests: Test tables.
+        how: Criterion of the filter.
+    """
+    keep = not_in(tests, how)
+    first, *others = (values_of(train, name) for name in train.column_names if name.startswith("sentence"))
+    found = np.zeros(len(train), dtype=bool)
+    for other in others:
+        found |= np.array([not keep(*pair) for pair in zip(first, other, strict=True)], dtype=bool)
+    return found
+
+
 def why_dropped(how: OverlapFilter) -> str:
     """Return the reason under which the pairs that a filter drops are counted."""
     return f"in a test set ({how})"
@@ -80,18 +97,15 @@ def filter_of(dropped: Mapping[str, int]) -> tuple[OverlapFilter, int] | None:
 def report_common(
     train: Dataset, sources: Sequence[SourceCount], tables: Iterable[Dataset], where: str
 ) -> None:
-    """Warn of training pairs that also occur in other pairs, in either order; single sentences are none.
+    """Warn of training examples with a pair of `in_tests` that also occurs in other pairs.
 
     Args:
-        train: Training pairs, one source after another.
+        train: Training examples, one source after another.
         sources: Counts of the sources, to name those with such pairs if there are several.
         tables: The other pairs.
         where: Name of the other pairs.
     """
-    if "sentence2" not in train.column_names:
-        return
-    common = np.ones(len(train), dtype=bool)
-    common[rows_to_keep(train, not_in(tables, "exact"))] = False
+    common = in_tests(train, tables, "exact")
     if not common.any():
         return
     parts = np.split(common, np.cumsum([source.kept for source in sources])[:-1])

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from sts_lightning.core.choices import LabelKind
 from sts_lightning.core.distributed import Shard
-from sts_lightning.losses.base import Loss, check
+from sts_lightning.losses.base import Loss, check, require
 
 DIVIDED = ("sentence_ids",)
 """Further arguments of a loss with a value for each example, (V, B), which are divided like the views."""
@@ -24,12 +24,19 @@ class DividedLoss(Loss):
     and BeLLM on four devices. Here the parts are consecutive examples, on any number of devices; their sizes
     differ by at most one. ``observed`` has the means of the inner loss's quantities.
 
+    With ``drop_repeats`` the loss of a part is that of its rows without a sentence that the part had before,
+    in an earlier row or in the row itself, as in the `collator of AnglE's code
+    <https://github.com/SeanLee97/AnglE/blob/010e3692ed8cd2995ff7510f8d731f0fc3722a1f/angle_emb/angle.py#L597-L648>`_
+    since March 2024, which BeLLM uses. Sentences of a row that is left out have been had up to its first
+    repeated one. Equal means equal texts here, equal tokens of the truncated text there.
+
     Use it to repeat such a published run on other hardware. Otherwise the whole batch has more to compare at
     the same cost.
 
     Args:
         inner: The loss; it must not require arguments of the whole batch (a teacher, a queue).
         parts: P, at least 1.
+        drop_repeats: Whether to leave out rows with a sentence that their part had before.
 
     Raises:
         ValueError: The loss is missing or cannot be computed from a part, or the number is out of range.
@@ -42,7 +49,7 @@ class DividedLoss(Loss):
     views: tuple[int, ...] = ()
     labels: tuple[LabelKind, ...] = ()
 
-    def __init__(self, inner: Loss | None = None, parts: int = 4) -> None:
+    def __init__(self, inner: Loss | None = None, parts: int = 4, drop_repeats: bool = False) -> None:
         super().__init__()
         if inner is None:
             raise ValueError("inner is empty, but divided needs the loss to compute for each part.")
@@ -54,9 +61,10 @@ class DividedLoss(Loss):
             )
         self.inner = inner
         self.parts = parts
+        self.drop_repeats = drop_repeats
         self.views, self.labels, self.requires = inner.views, inner.labels, inner.requires
         self.more_views = inner.more_views
-        self.takes = tuple(name for name in inner.takes if name in DIVIDED)
+        self.takes = DIVIDED if drop_repeats else tuple(name for name in inner.takes if name in DIVIDED)
         self.least_batch = parts * inner.least_batch
         self.least_rows, self.compares = inner.least_rows, inner.compares
 
@@ -71,15 +79,35 @@ class DividedLoss(Loss):
             views: Embeddings, (V, B, D).
             labels: Scores or classes, (B,), or None.
             **further: Arguments that the inner loss takes, (V, B).
+
+        Raises:
+            ValueError: Repeats are dropped, but ``sentence_ids`` are absent.
         """
         values, observed = [], []
         parts = min(self.parts, max(1, views.shape[1] // self.inner.least_rows))
         for part in range(parts):
-            rows = Shard(part, parts).slice_of(views.shape[1])
-            arguments = {name: value[:, rows] for name, value in further.items()}
+            whole = Shard(part, parts).slice_of(views.shape[1])
+            rows: slice | list[int] = whole
+            if self.drop_repeats:
+                rows = _new_rows(require(self, sentence_ids=further.get("sentence_ids")), whole)
+            arguments = {name: further[name][:, rows] for name in self.inner.takes if name in further}
             values.append(self.inner(views[:, rows], None if labels is None else labels[rows], **arguments))
             observed.append(self.inner.observed)
         self.observed = {
             name: torch.stack([of_part[name].float() for of_part in observed]).mean() for name in observed[0]
         }
         return torch.stack(values).mean()
+
+
+def _new_rows(sentence_ids: Tensor, part: slice) -> list[int]:
+    """Return the rows of a part without a sentence that was met before; a row with one is read up to it."""
+    met: set[int] = set()
+    new = []
+    for row, sentences in enumerate(sentence_ids[:, part].T.tolist(), part.start):
+        for sentence in sentences:
+            if sentence in met:
+                break
+            met.add(sentence)
+        else:
+            new.append(row)
+    return new

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import DictConfig
 
 from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.json_files import as_type
 from sts_lightning.data.data_set import DataSet
+from sts_lightning.data.hub_pairs import triplets_hub
 from sts_lightning.data.nli import nli_pairs, nli_triplets
 from sts_lightning.data.sentences import sentences
 from sts_lightning.data.sts_train import sts_train
 from sts_lightning.testing.toy import toy
+from sts_lightning.training.assembly import make_data
 from tests.support.data_modules import data_module
 
 
@@ -25,6 +28,8 @@ from tests.support.data_modules import data_module
         (nli_triplets, {}, 275_601),
         (nli_triplets, {"path": "elsewhere/nli_for_simcse.csv"}, 275_601),
         (nli_triplets, {"path": "mine.csv"}, None),
+        (nli_triplets, {"published_rows": 480_862}, 480_862),
+        (triplets_hub, {"path": "owner/name"}, None),
         (sentences, {}, 1_000_000),
         (sentences, {"limit": 5}, 1_000_000),
         (sentences, {"path": "mine.txt"}, None),
@@ -90,6 +95,19 @@ def test_a_limit_is_a_difference_with_its_reason(
     whole = data_module(sentences, str(tmp_path), dev_path=dev)
     whole.setup()
     assert not whole.trained_on.differs
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [],
+        ["data=triplets_hub", "path=owner/name", "data.columns=[text,positive,negative]"],
+        ["data=triplets_file", "path=nli_for_simcse.csv", "data.columns=[sent0,sent1,hard_neg]"],
+    ],
+)
+def test_bellm_has_other_triplets_than_simcse(data: list[str], config: Callable[..., DictConfig]) -> None:
+    """The number is of Pcc-tuning, Sec. 4.1."""
+    assert make_data(config("experiment=bellm", *data)).published_rows == 480_862
 
 
 def test_round_trip() -> None:

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.core.errors import DataError
+from sts_lightning.data.hub_pairs import triplets_hub
 from sts_lightning.data.nli import nli_triplets
+from sts_lightning.data.overlap import OverlapFilter
 from tests.support.data_modules import data_module, training
 
 
@@ -74,3 +76,17 @@ def test_pairs_without_negatives_are_pointed_to(tmp_path: Path) -> None:
     path.write_text("q,a\nx,y\n")
     with pytest.raises(DataError, match=r"without hard negatives as in 'data\.columns=\[q,a\]'"):
         training(nli_triplets, ".", path=str(path), columns=("q", "a", "n"))
+
+
+@pytest.mark.parametrize(("how", "kept"), [("none", "abc"), ("exact", "bc"), ("normalized", "c")])
+def test_triplets_with_a_test_pair_are_dropped_and_counted(
+    how: OverlapFilter, kept: str, tmp_path: Path
+) -> None:
+    path, test = tmp_path / "mine.csv", tmp_path / "test.csv"
+    path.write_text("sent0,sent1,hard_neg\na,x,A dog\nb,y,z\nc,y,z\n")
+    test.write_text("sentence1,sentence2,score\nA dog,a,1\nB!,Y,2\n")
+    settings = {"columns": ("sent0", "sent1", "hard_neg"), "filter": how, "test_path": str(test)}
+    for kind in (nli_triplets, triplets_hub):
+        splits = training(kind, ".", str(path), **settings)
+        assert splits.train["sentence1"][:] == list(kept)
+        assert splits.counts[0].dropped[f"in a test set ({how})"] == 3 - len(kept)

@@ -261,7 +261,7 @@ def test_triplets(columns: tuple[str, ...], tmp_path: Path) -> None:
     assert len(data.dev) == 10
     few = data_module(triplets_hub, "absent", str(tmp_path), columns, limit=5, dev_path=scored)
     few.setup()
-    assert few.counts[0].dropped == {"data.limit": 15}
+    assert few.counts[0].dropped["data.limit"] == 15
     save(tmp_path, "train", [*found, ("a", " ", "n")], names=("anchor", "positive", "negative"))
     with pytest.raises(DataError, match="split train, row 20: a sentence is empty"):
         data_module(triplets_hub, "absent", str(tmp_path), columns, dev_path=scored).setup()

@@ -12,7 +12,6 @@ from sts_lightning.losses.ibn import IBNLoss
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.pearson import PearsonLoss
-from sts_lightning.losses.rank_margin import RankMarginLoss
 from tests.support.loss_cases import batch, make
 
 
@@ -46,6 +45,54 @@ def test_sentence_numbers_are_divided_too() -> None:
     torch.testing.assert_close(loss(views, labels, sentence_ids=numbers), (halves[0] + halves[1]) / 2)
 
 
+REPEATS = ["abc", "dae", "fdg", "ehi", "jkj", "glm", "nop", "hqr"]
+"""Triplets of sentences of one letter.
+
+The second is left out for its a, the third for the d of the second; the fourth stays, since the second was
+read only up to its a.
+"""
+
+
+@pytest.mark.parametrize(("parts", "kept"), [(1, [[0, 3, 5, 6]]), (2, [[0, 3], [5, 6, 7]])])
+def test_rows_with_a_repeated_sentence_are_left_out(parts: int, kept: list[list[int]]) -> None:
+    """The rows are those that AnglE's collator keeps, run on all triplets and on each half of them."""
+    numbers = torch.tensor([[ord(letter) for letter in row] for row in REPEATS]).T
+    loss = DividedLoss(InfoNCELoss(), parts, drop_repeats=True)
+    views, _ = batch(loss, len(REPEATS))
+    views.requires_grad_()
+    value = loss(views, sentence_ids=numbers)
+    expected = torch.stack([InfoNCELoss()(views[:, rows]) for rows in kept]).mean()
+    torch.testing.assert_close(value, expected)
+    (gradient,) = torch.autograd.grad(value, views)
+    moved = gradient.abs().amax(dim=(0, 2)).nonzero().flatten().tolist()
+    assert moved == [row for rows in kept for row in rows]
+
+
+def test_without_repeats_nothing_is_left_out() -> None:
+    views, _ = batch(InfoNCELoss(), 8)
+    plain, strict = DividedLoss(InfoNCELoss()), DividedLoss(InfoNCELoss(), drop_repeats=True)
+    numbers = torch.arange(24).view(3, 8)
+    assert torch.equal(strict(views, sentence_ids=numbers), plain(views, sentence_ids=numbers))
+
+
+def test_labels_are_left_out_with_their_rows() -> None:
+    loss = DividedLoss(PearsonLoss(), parts=1, drop_repeats=True)
+    assert loss.takes == ("sentence_ids",)  # for itself; Pearson takes none
+    views, labels = batch(loss, 6)
+    assert labels is not None
+    numbers = torch.tensor([[0, 1, 2, 3, 4, 5], [6, 7, 8, 0, 9, 10]])
+    others = [0, 1, 2, 4, 5]
+    torch.testing.assert_close(
+        loss(views, labels, sentence_ids=numbers), PearsonLoss()(views[:, others], labels[others])
+    )
+
+
+def test_repeats_cannot_be_found_without_the_sentences() -> None:
+    loss = DividedLoss(InfoNCELoss(), drop_repeats=True)
+    with pytest.raises(ValueError, match="DividedLoss needs sentence_ids"):
+        loss(batch(loss)[0])
+
+
 @pytest.mark.parametrize("stem", sorted(set(all_losses()) - {"divided"}))
 def test_one_part_is_the_inner_loss_where_parts_suffice(stem: str) -> None:
     inner = make(stem)
@@ -67,7 +114,7 @@ def test_a_small_last_batch_has_fewer_parts() -> None:
     loss = DividedLoss(InfoNCELoss(), parts=4)
     views, _ = batch(loss, 2)
     assert loss(views[:2]) == 0  # one pair in each part, without a hard negative
-    assert DividedLoss(RankMarginLoss(gap=3), parts=4).least_batch == 20
+    assert DividedLoss(PearsonLoss(), parts=4).least_batch == 8
 
 
 def test_parts_have_the_rows_that_the_loss_needs() -> None:
