@@ -84,7 +84,8 @@ class SentenceEncoder(nn.Module):
             training at most `TRAINING_TOKENS`.
         layer: Layer whose output is pooled: -1 the last one, after the final norm; -2 the one below it, ...
         template: Text with the slot ``{sentence}`` that is put around each sentence, or None.
-        view_templates: Template of each view in training; by default ``template`` for all.
+        view_templates: Template of each view in training; by default ``template`` for all. Beginnings of the
+            first one take no rows of their own where that is the same (`SentenceTokenizer.share_rows`).
         denoise: Vector that is subtracted in training (see `Denoise`); gradient flows through both.
         denoise_evaluation: Whether it is subtracted in evaluation too.
         projection: Layers on top: ``none``; ``train``, dropped in evaluation, as in unsupervised SimCSE;
@@ -165,6 +166,8 @@ class SentenceEncoder(nn.Module):
         self.tokenizer = SentenceTokenizer(
             tokenizer, max_length, template, view_templates, denoise, position_offset(backbone)
         )
+        if view_templates is not None and self.causal and pooling == "last_token" and denoise == "none":
+            self.tokenizer.share_rows()
         # How long a row gets is known once the tokenizer has the templates. A row that is too long would fail
         # in the middle of training.
         added = self.tokenizer.added + (getattr(adapter, "num_virtual_tokens", None) or 0)
@@ -342,7 +345,7 @@ class SentenceEncoder(nn.Module):
                 ones.
 
         Returns:
-            Vectors in float32, shape (N, D).
+            Vectors in float32, shape (N, D); (V * N, D), view-major, of rows that hold V views each.
         """
         if torch.is_grad_enabled() or self.training:
             embed = partial(recomputed, self.embed_chunk) if recompute else self.embed_chunk
@@ -382,10 +385,11 @@ class SentenceEncoder(nn.Module):
         embeddings: dict[str, Tensor] | None = None,
         prefix: SharedPrefix | None = None,
     ) -> Tensor:
-        """Compute the pooled vectors of one padded chunk, (n, D) in float32.
+        """Compute the pooled vectors of one padded chunk, (n, D) or (n, V, D) in float32.
 
         Args:
-            chunk: ``input_ids``, ``attention_mask`` and optionally ``position_ids`` and ``mask_at``.
+            chunk: ``input_ids``, ``attention_mask`` and optionally ``position_ids``, ``mask_at`` and
+                ``view_at``.
             embeddings: ``inputs_embeds`` of the same tokens, if they have been looked up already.
             prefix: Keys and values of the tokens before each row, if they have been computed already.
         """
@@ -402,6 +406,9 @@ class SentenceEncoder(nn.Module):
             hidden = (output.hidden_states[self.layer],)
         else:
             hidden = output.hidden_states if self._reads_inner_layers else (output.last_hidden_state,)
+        if (at := chunk.get("view_at")) is not None:
+            vectors: Tensor = hidden[-1][torch.arange(len(at), device=at.device)[:, None], at]
+            return vectors.float()
         return pool(self.pooling, hidden, chunk["attention_mask"], chunk.get("mask_at"))
 
     def _attention(self) -> AbstractContextManager[Any]:

@@ -241,7 +241,10 @@ class Tracer:
         text = "a " * encoder.tokenizer.max_length
         example = {view.column: text for view in data.views} | {"label": label}
         collate = ViewCollator(data.views, data.label, self.prepare(encoder, True))
-        self._longest = collate([example] * self.batch_size)
+        batch = collate([example] * self.batch_size)
+        # As of different sentences, since a loss may leave out the rows that repeat one.
+        numbers = torch.arange(batch.num_views * batch.size).view(batch.num_views, -1)
+        self._longest = replace(batch, sentence_ids=numbers)
         return self._longest
 
     def _step(self, sheet: Blueprint, batch: Batch[TokenizedBatch], rows: TokenizedBatch) -> Trace:
@@ -393,7 +396,7 @@ def measure(
     """
     encoder = module.encoder
     encoder.train()
-    rows, final = data.batch_size * data.num_views, cfg.evaluation.final
+    rows, final = data.batch_size * encoder.tokenizer.rows_of(data.num_views), cfg.evaluation.final
     try:
         data.setup()
     except DataError as error:

@@ -64,7 +64,7 @@ def host_memory_limit(limit: int) -> Iterator[None]:
 def find_micro_batch(
     encoder: SentenceEncoder,
     batch_size: int,
-    num_views: int,
+    num_rows: int,
     context: Callable[[], AbstractContextManager[None]],
 ) -> int | None:
     """Find a micro batch whose forward and backward pass fit into memory.
@@ -76,7 +76,7 @@ def find_micro_batch(
     Args:
         encoder: The encoder to be trained.
         batch_size: Number of examples of a batch that this process embeds.
-        num_views: Number of sentences per example.
+        num_rows: Number of rows per example.
         context: Factory of the autocast context of training.
 
     Returns:
@@ -96,7 +96,7 @@ def find_micro_batch(
         try:
             reserved = [torch.empty_like(parameter) for parameter in trained for _ in range(2)]
             with context():
-                vectors = encoder.embed_chunk(encoder.longest_rows(size * num_views))
+                vectors = encoder.embed_chunk(encoder.longest_rows(size * num_rows))
             if vectors.requires_grad:  # not with a frozen encoder
                 vectors.sum().backward()
         except (RuntimeError, MemoryError) as error:
@@ -129,7 +129,7 @@ def find_micro_batch(
     if size == batch_size:
         log.info("the whole batch of %d examples fits into memory", batch_size)
         return None
-    tokens = encoder.longest_rows(size * num_views)["input_ids"].numel()
+    tokens = encoder.longest_rows(size * num_rows)["input_ids"].numel()
     log.info(
         "micro batches of %d padded tokens fit into memory (%d examples of the longest rows)", tokens, size
     )

@@ -126,7 +126,8 @@ class STSModule(pl.LightningModule):
             found = find_micro_batch(
                 self.encoder,
                 math.ceil(data.batch_size / self.trainer.world_size),
-                data.num_views + (0 if self.auxiliary is None else self.auxiliary.extra_views),
+                self.encoder.tokenizer.rows_of(data.num_views)
+                + (0 if self.auxiliary is None else self.auxiliary.extra_views),
                 self.trainer.precision_plugin.forward_context,
             )
             tokens = torch.tensor(found or UNLIMITED, device=self.device)
@@ -159,7 +160,8 @@ class STSModule(pl.LightningModule):
         examples, tokens = self.micro_batch_size, self.micro_batch_tokens
         rows = None
         if isinstance(examples, int):
-            rows = max(1, examples // batch.shard.world_size) * batch.num_views
+            rows = self.encoder.tokenizer.rows_of(batch.num_views)
+            rows *= max(1, examples // batch.shard.world_size)
         if not self.training or (rows is None and tokens is None):
             return batch.rows, False
         return batch.rows.limited(rows, tokens), True

@@ -18,7 +18,7 @@ from sts_lightning.training.trainer import count_steps
 from tests.conftest import CONF
 
 CELLS = published_cells()
-STAGES = {"nli_triplets": "pcc_stage1", "sts": "pcc_stage2"}
+EXPERIMENTS = {"nli_triplets": "pcc_stage1", "sts": "pcc_stage2", "sentences": "cse_sfp"}
 
 
 def composed(*overrides: str) -> DictConfig:
@@ -39,13 +39,31 @@ def test_a_cell_is_used_wherever_it_is_asked_for(cell: tuple[str, str, str]) -> 
     recipe = composed(f"data={data}", *chosen)
     assert settings(recipe) == expected
     assert recipe.optim.warmup == 100
-    assert settings(composed(f"experiment={STAGES[data]}", *chosen)) == expected
+    experiment = composed(f"experiment={EXPERIMENTS[data]}", *chosen)
+    assert settings(experiment) == expected
+    assert experiment.optim.lr == CELLS[cell].get("lr", 5e-4)
 
 
-def test_there_is_a_cell_for_each_data_model_and_prompt() -> None:
-    assert len(CELLS) == 24
-    names = [{cell[position] for cell in CELLS} for position in range(3)]
-    assert set(product(*names)) == set(CELLS)
+def test_there_is_a_cell_for_each_data_model_and_prompt_of_pcc_tuning() -> None:
+    cells = {cell for cell in CELLS if cell[0] != "sentences"}
+    assert len(cells) == 24
+    names = [{cell[position] for cell in cells} for position in range(3)]
+    assert set(product(*names)) == cells
+
+
+def test_published_cells_of_cse_sfp() -> None:
+    """Batch and learning rate of its code; without a prompt the template is Mistral's."""
+    published = {
+        "opt6_7b prompt=cse_sfp_opt": (264, 3e-5),
+        "llama2_7b prompt=cse_sfp": (256, 4e-5),
+        "llama3_8b prompt=cse_sfp": (256, 5e-5),
+        "mistral7b": (312, 2e-5),
+    }
+    for chosen, values in published.items():
+        cfg = composed("experiment=cse_sfp", *f"model={chosen}".split())
+        assert (cfg.data.batch_size, cfg.optim.lr) == values
+        assert cfg.prompt.template.startswith(cfg.prompt.view_templates[1])
+    assert len([cell for cell in CELLS if cell[0] == "sentences"]) == len(published)
 
 
 @pytest.mark.parametrize(("position", "group"), enumerate(("data", "model", "prompt")))

@@ -16,7 +16,7 @@ from sts_lightning.planning.gpus import Device
 Config = Callable[..., DictConfig]
 
 SMALL = ["data=toy", "data.train_size=256", "data.dev_size=20", "data.test_size=20", "data.batch_size=32"]
-OF_A_DECODER = ("angle_llama", "bellm", "pcc")
+OF_A_DECODER = ("angle_llama", "bellm", "cse_sfp", "pcc")
 EXPERIMENTS = (
     *OF_A_DECODER,
     "ct",

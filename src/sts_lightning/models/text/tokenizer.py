@@ -33,8 +33,9 @@ class TokenizedBatch:
 
     Attributes:
         chunks: ``input_ids`` and ``attention_mask``, each (rows, length) in int64, ``position_ids`` where
-            they differ from 0, 1, 2, ..., and ``mask_at``, the position of the template's mask token in each
-            row, (rows, 1), if it has one.
+            they differ from 0, 1, 2, ..., ``mask_at``, the position of the template's mask token in each
+            row, (rows, 1), if it has one, and ``view_at``, the positions of the V views' vectors in each row,
+            (rows, V), if a row holds them all (see `SentenceTokenizer.share_rows`).
         restore: Index that puts the concatenated rows of the chunks back in the order of the sentences,
             (N + M,).
         num_tokens: Number of tokens in all chunks, padding excluded.
@@ -50,12 +51,14 @@ class TokenizedBatch:
         """Put the vectors of the chunks' rows in the order of the sentences, and subtract the bare templates.
 
         Args:
-            vectors: Vectors in the order of the chunks, (N + M, D).
+            vectors: Vectors in the order of the chunks, (N + M, D), or (N, V, D) of rows with all views.
 
         Returns:
-            (N, D).
+            (N, D), or (V * N, D), one view after the other.
         """
         vectors = vectors[self.restore.to(vectors.device)]
+        if vectors.dim() == 3:
+            return vectors.transpose(0, 1).flatten(0, 1)
         if self.baseline is None:
             return vectors
         baseline = self.baseline.to(vectors.device)
@@ -67,10 +70,10 @@ class TokenizedBatch:
         return list(values[order].split([len(chunk["input_ids"]) for chunk in self.chunks]))
 
     def head(self, count: int) -> TokenizedBatch:
-        """Return the first ``count`` sentences, without their bare templates."""
+        """Return the first ``count`` sentences of the first view, without their bare templates."""
         numbers = self.by_chunk(torch.arange(len(self.restore)))
         chunks = [
-            {name: values[sentences < count] for name, values in chunk.items()}
+            {name: values[sentences < count] for name, values in chunk.items() if name != "view_at"}
             for chunk, sentences in zip(self.chunks, numbers, strict=True)
             if bool((sentences < count).any())
         ]
@@ -142,6 +145,8 @@ class SentenceTokenizer:
             None for no limit. By default that of training.
         fits: Maximum number of tokens of a sentence for which the model has positions; None for any.
         limit: Maximum number that the model is meant to read, at most `fits`; None for any.
+        later: Number of tokens after each view's own in a row that holds all views; None where each view has
+            rows of its own.
 
     Raises:
         ValueError: An argument is out of range, or the arguments do not fit together.
@@ -181,11 +186,33 @@ class SentenceTokenizer:
         self.evaluation_length: int | None = self.max_length
         self.fits: int | None = None
         self.limit: int | None = None
+        self.later: list[int] | None = None
         self.template = None if template is None else fill_mask(tokenizer, "template", template)
         filled = [fill_mask(tokenizer, "view_templates", text) for text in view_templates or ()]
         self.view_templates = filled or None
         self.denoise: Denoise = denoise
         self.position_offset = position_offset
+
+    def share_rows(self) -> None:
+        """Let one row give the vectors of all views of a sentence, if it begins with each view's own row.
+
+        That needs a causal model and the vector of the last token: no token sees those after it, so the last
+        token of a beginning has the same vector in the whole row. CSE-SFP (Zhang et al. 2025, arXiv
+        2505.00389) trains on two such views in a single forward pass. How far a view's token is from the end
+        follows from the templates alone, as in `its code
+        <https://github.com/ZBWpro/CSE-SFP/blob/5a5adc2b15f536ae2073ea4b84ef8b757724e08d/code/train.py>`_.
+        The views then share their draws of dropout.
+        """
+        (before, after), *others = map(self._split, self.view_templates or [SLOT])
+        if others and all(
+            start == before and 0 < len(end) < len(after) and end == after[: len(end)]
+            for start, end in others
+        ):
+            self.later = [0, *(len(after) - len(end) for _, end in others)]
+
+    def rows_of(self, num_views: int) -> int:
+        """Return the number of rows of an example with so many views in training."""
+        return num_views if self.later is None else 1
 
     def follow_limit(self) -> None:
         """Truncate at the model's limit, but at most at `TRAINING_TOKENS` in training.
@@ -341,11 +368,17 @@ class SentenceTokenizer:
             raise ConfigError(
                 f"prompt.view_templates has {len(templates)} templates for {len(views)} views of the data."
             )
+        later = self.later if all(view == views[0] for view in views) else None
+        if later is not None:
+            views, templates, augmentations = views[:1], templates[:1], augmentations[:1]
         ids = [
             self._ids(sentences, template, self.max_length, augment)
             for sentences, template, augment in zip(views, templates, augmentations, strict=True)
         ]
-        return self._chunk(ids, templates, chunk_tokens, self.denoise != "none")
+        batch = self._chunk(ids, templates, chunk_tokens, self.denoise != "none")
+        for rows in batch.chunks if later is not None else ():
+            rows["view_at"] = rows["attention_mask"].sum(dim=1, keepdim=True) - 1 - torch.tensor(later)
+        return batch
 
     def _chunk(
         self,
