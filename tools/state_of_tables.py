@@ -25,7 +25,7 @@ AGREES = "runs and agrees in order"
 PLANNED = "planned only"
 NONE = "nothing to run"
 
-HEADER = ("", "shows", "state", "rows", "models", "needs", "data", "command")
+HEADER = ("", "shows", "state", "rows", "models", "needs", "data", "command", "mixes")
 
 HEAD = f"""# Tables and figures of the papers
 
@@ -42,6 +42,7 @@ writes.
 - {PLANNED}: it runs with the command, and no results have been recorded.
 - {CITED}: no row can be run. {NONE}: it has no results.
 - `rows`: rows that run, and rows that are cited (with the reasons: `sts-lightning reproduce`).
+- `mixes`: whose settings a table mixes; [Deviations](deviations.md) has the single ones.
 
 `MODEL=minilm` (in `make`) or `--model minilm` runs the rows of any table on a laptop, `smollm2_135m`
 Tables 3, 5 and 8 of Pcc-tuning with a small decoder.
@@ -70,6 +71,15 @@ PAPERS = {
     "Rank reduction": (8, 7),
 }
 """Number of tables and of figures of each paper."""
+
+DRAWN_IN = "drawn from MiniLM ([Results](results.md#figures-3-and-4-of-rank-reduction)), not from BERT"
+
+DRAWN = {
+    "rank_figure3": DRAWN_IN,
+    "rank_figure4": f"{DRAWN_IN}, with three tasks made from plain text by SentEval's rules: its own "
+    "were not at hand",
+}
+"""Figures that were drawn from runs of no table, and what they mix."""
 
 OTHERS = {
     "Pcc-tuning, Table 4": Item("templates, which are conf/prompt/{eol,sth,sum}.yaml"),
@@ -208,6 +218,7 @@ def _table_line(name: str, spec: TableSpec, records: list[Record]) -> Line:
             f"{counted(runs, 'run')}, each {spec.needs}",
             ", ".join(_data(spec)),
             f"`make reproduce TABLE={name}`",
+            spec.mixes,
         ),
     )
 
@@ -266,14 +277,17 @@ def _data_of(experiment: str) -> str:
 
 def _figure_lines(of_tables: dict[str, list[Record]]) -> list[Line]:
     lines = []
-    for spec in FIGURES.values():
+    for name, spec in FIGURES.items():
         parsed = _parse(spec.title)
         assert parsed is not None
         table = re.search(r"--table (\w+)", spec.commands[-1])
-        runs = spec.drawn_from == "nothing" or _recorded(of_tables, table and table[1])
+        runs = spec.drawn_from == "nothing" or name in DRAWN or _recorded(of_tables, table and table[1])
         command = "<br>".join(f"`{command}`" for command in spec.commands)
         lines.append(
-            Line(*parsed[:2], (parsed[2], RUNS if runs else PLANNED, "", "", spec.needs, "", command))
+            Line(
+                *parsed[:2],
+                (parsed[2], RUNS if runs else PLANNED, "", "", spec.needs, "", command, DRAWN.get(name, "")),
+            )
         )
     return lines
 
@@ -286,7 +300,7 @@ def _other_lines(of_tables: dict[str, list[Record]]) -> list[Line]:
         if item.drawn_from is not None:
             state = RUNS if _recorded(of_tables, item.drawn_from) else PLANNED
         command = f"`{item.command}`" if item.command else ""
-        lines.append(Line(paper, number, (item.why, state, "", "", "", "", command)))
+        lines.append(Line(paper, number, (item.why, state, "", "", "", "", command, "")))
     return lines
 
 

@@ -172,6 +172,9 @@ def _unknown(key: str, entry: Entry, overrides: Sequence[str]) -> ConfigError:
     group, _, name = key.partition(".")
     if group == "stages":
         return unknown_key(key, "A stage's settings are added with +, as in +stages.stage2.optim.lr=1e-4.")
+    choice = re.compile(rf"^  - /{re.escape(key)}: ", re.MULTILINE)  # as with papers=code
+    if owners := [owner for owner, path in files_of("experiment").items() if choice.search(path.read_text())]:
+        return unknown_key(key, f"It belongs to {' and '.join(f'experiment={owner}' for owner in owners)}.")
     known: list[str] = []
     try:
         others = [
@@ -314,7 +317,7 @@ def _check_choice(argument: str, group: str, value: Any, choices: list[str]) -> 
         if name not in choices:
             listed = f"There are: {known}.{ANY_MODEL if group == 'model' else ''}"
             hint = _meant(group, name) or suggest(name, choices) or listed
-            noun = "callback" if group == "callbacks" else group
+            noun = {"callbacks": "callback", "papers": "variant"}.get(group, group)
             raise ConfigError(f"{argument}: there is no {noun} named {name!r}.", key=group, hint=hint)
 
 

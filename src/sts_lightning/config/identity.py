@@ -12,8 +12,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from sts_lightning.config.build import plain
 
-VOLATILE = ("hydra", "data_root", "shared", "cache_dir", "auxiliary.cache_dir")
-"""Keys, also dotted ones, that do not affect the result of a run."""
+VOLATILE = ("hydra", "data_root", "shared", "papers", "cache_dir", "auxiliary.cache_dir")
+"""Keys, also dotted ones, that do not affect the result of a run; ``papers`` names settings that do."""
 
 DIVISION = (
     "trainer.devices",

@@ -21,6 +21,7 @@ from omegaconf import MISSING
 from sts_lightning.core.choices import (
     Accelerator,
     Aggregate,
+    Classifier,
     Denoise,
     Deterministic,
     DevSet,
@@ -185,6 +186,7 @@ class TrainConfig:
     dev: str = _one_of(DevSet)
     path: Any = None
     precision: str = _one_of(TrainPrecision)
+    papers: str | None = None
     stages: dict[str, Any] = field(default_factory=dict)
     init_from: str | None = None
     model: Any = field(default=MISSING, metadata={"group": "one"})
@@ -216,6 +218,7 @@ class EvalConfig:
     score: str = "score"
     score_range: list[float] | None = None
     folds: int = MISSING
+    classifier: str = _one_of(Classifier)
     normalize: Any = field(default=MISSING, metadata=FLAG)
     aggregate: str = _one_of(Aggregate)
     precision: str | None = _one_of_or_none(EvalPrecision)
@@ -243,7 +246,7 @@ CELLS = yaml.safe_load(files("sts_lightning.config").joinpath("cells.yaml").read
 """The file ``cells.yaml``."""
 
 
-def published_cells() -> dict[tuple[str, str, str], dict[str, int]]:
+def published_cells() -> dict[tuple[str, str, str], dict[str, Any]]:
     """Return the settings of each published cell by data, model and prompt."""
     return {
         (data, model, prompt): settings
@@ -269,9 +272,9 @@ def register_cells(store: ConfigStore) -> None:
             store.store(group="cell", name=f"{experiment}_{name}", node=node)
 
 
-def _settings(batch_size: int, max_epochs: int, warmup: int) -> dict[str, Any]:
+def _settings(batch_size: int, max_epochs: int, warmup: int, lr: float | None = None) -> dict[str, Any]:
     return {
         "data": {"batch_size": batch_size},
         "trainer": {"max_epochs": max_epochs},
-        "optim": {"warmup": warmup},
+        "optim": {"warmup": warmup} | ({} if lr is None else {"lr": lr}),
     }

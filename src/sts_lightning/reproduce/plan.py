@@ -135,7 +135,7 @@ class Table:
         }
 
     def seed_runs(self, cell: Cell) -> list[TableRun]:
-        """Return the reported runs of a row, one per seed: trainings or, with `TableSpec.report`, evaluations.
+        """Return the reported runs of a row, one per seed: trainings, or evaluations by `TableSpec.report`.
 
         Raises:
             CheckpointError: The search of the row has not finished.

@@ -124,6 +124,7 @@ class TableSpec:
         title: Heading of the table.
         seeds: Random seeds; each trained row has one run per seed.
         needs: Requirements of each run.
+        mixes: Whose settings it mixes, in words: the paper's or its code's with others.
         like: Table whose specification is the base of this one; it may have a base itself.
         models: Choices of the group model, each with all rows; if empty, the overrides contain the model.
         columns: ``dev``, test sets, ``average``, ``std`` (of the average over seeds), ``memory`` (GB) or
@@ -143,6 +144,7 @@ class TableSpec:
     title: str = MISSING
     seeds: list[int] = MISSING
     needs: Requirements = field(default_factory=Requirements)
+    mixes: str = ""
     like: str | None = None
     models: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)

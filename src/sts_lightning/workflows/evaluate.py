@@ -143,8 +143,8 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     what = {
         "sts": f"Spearman x 100 (aggregate={cfg.aggregate}, ",
         "rank": "Energy rank of the test sentences' vectors (99 % of the squared singular values, ",
-        "transfer": f"Accuracy x 100 (logistic regression, {cfg.folds} folds, ",
-        "probing": "Accuracy x 100 (logistic regression, ",
+        "transfer": f"Accuracy x 100 (logistic regression, classifier={cfg.classifier}, {cfg.folds} folds, ",
+        "probing": f"Accuracy x 100 (logistic regression, classifier={cfg.classifier}, ",
         "mteb": "MTEB's main scores x 100 (",
     }[cfg.suite]
     read = "" if suite.text is None else f", senteval_text={suite.text}"

@@ -191,7 +191,8 @@ def test_tables_share_their_runs(tmp_path: Path) -> None:
         Table(load_spec(CONF / "reproduce" / f"pcc_table{n}.yaml"), tmp_path, CONF) for n in (2, 3)
     )
     one, two = (
-        table.trained_runs(Cell(row, "mistral7b")) for table, row in ((table2, "PromptSUM"), (table3, "stage 1"))
+        table.trained_runs(Cell(row, "mistral7b"))
+        for table, row in ((table2, "PromptSUM"), (table3, "stage 1"))
     )
     assert one != two
     assert [run.folder for run in one] == [run.folder for run in two]

@@ -18,7 +18,18 @@ from tests.support.loss_cases import DIMENSION, batch, make
 
 LOSSES = (
     *("infonce", "pearson", "spearman", "cosent", "smooth_k2", "mse", "mixcse", "listnet", "listmle"),
-    *("concordance", "kendall", "rank_kl", "pro", "bixse", "sigmoid", "gist", "hardness", "matryoshka", "divided"),
+    *(
+        "concordance",
+        "kendall",
+        "rank_kl",
+        "pro",
+        "bixse",
+        "sigmoid",
+        "gist",
+        "hardness",
+        "matryoshka",
+        "divided",
+    ),
     *("decoupled", "energy"),
 )
 

@@ -60,7 +60,18 @@ def assert_same(one: Tensor, two: Tensor, tolerance: float = 1e-6) -> None:
 
 CACHED = ("infonce", "pearson", "spearman", "cosent", "smooth_k2", "ibn", "listnet", "listmle")
 
-CACHED += ("concordance", "kendall", "rank_kl", "pro", "bixse", "sigmoid", "gist", "hardness", "matryoshka", "divided")
+CACHED += (
+    "concordance",
+    "kendall",
+    "rank_kl",
+    "pro",
+    "bixse",
+    "sigmoid",
+    "gist",
+    "hardness",
+    "matryoshka",
+    "divided",
+)
 
 CACHED += ("decoupled", "energy", "mixcse")
 
