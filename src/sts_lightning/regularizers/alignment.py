@@ -28,11 +28,11 @@ class Alignment(Regularizer):
         ValueError: An argument is out of range.
 
     Example:
-        >>> regularizer = Alignment(coefficient=0.1)
+        >>> regularizer = Alignment(coefficient=0.03)
         >>> value = regularizer(torch.randn(2, 8, 16))
     """
 
-    def __init__(self, coefficient: float = 0.1, temperature: float = 0.05) -> None:
+    def __init__(self, coefficient: float = 0.03, temperature: float = 0.05) -> None:
         super().__init__()
         not_negative(coefficient=coefficient)
         positive(temperature=temperature)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import state_of_tables
 from record_tables import Record, Result, update_record
-from state_of_tables import AGREES, PAPERS, PLANNED, Order, order_of, state_page
+from state_of_tables import AGREES, NONE, PAPERS, PLANNED, Order, order_of, state_page
 
 from sts_lightning.reproduce.spec import RUNS, TableSpec, compared_column, load_spec
 from tests.conftest import CONF, ROOT
@@ -80,6 +80,16 @@ def test_what_a_table_needs(page: str) -> None:
     assert found["Pcc-tuning v1, Table 6"][3] == "6 run, 2 cited"
     assert found["Rank reduction, Table 8"][6] == "sentences, STS tasks"
     assert "mistral7b (7 B)" in found["Pcc-tuning, Table 1"][4]
+
+
+def test_every_published_table_says_what_it_mixes(page: str) -> None:
+    found = cells(page)
+    assert "papers=code" in found["STS-Regression, Table 3"][8]
+    assert "a guess" in found["Pcc-tuning v1, Table 5"][8]
+    assert found["Pcc-tuning v1, Table 1"][8] == found["Pcc-tuning, Table 1"][8]  # the same runs
+    assert "SentEval's rules" in found["Rank reduction, Figure 4"][8]
+    tables = {name: row for name, row in found.items() if "Table" in name and row[2] != NONE}
+    assert all(row[8].strip() for row in tables.values())
 
 
 def two_models() -> TableSpec:

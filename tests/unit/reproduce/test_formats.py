@@ -81,3 +81,9 @@ def test_a_report_has_three_forms(table: Table, scores: dict[str, list[float]]) 
     assert (folder / "toy.md").read_text() == text
     assert (folder / "toy.csv").read_text().startswith("system,source,column,value,")
     assert r"\begin{tabular}" in (folder / "toy.tex").read_text()
+
+
+def test_a_table_says_what_it_mixes(table: Table, scores: dict[str, list[float]]) -> None:
+    assert "mixes" not in markdown(collect(table, 50))
+    table.spec.mixes = "the code's rate with our batch"
+    assert "It mixes the code's rate with our batch." in markdown(collect(table, 50))
