@@ -90,6 +90,13 @@ Views = Literal["none", "dropout"]
 ``none``: no others; ``dropout``: each dev sentence twice, with different dropout.
 """
 
+Classifier = Literal["sklearn", "pytorch"]
+"""Training of the regression of SentEval's transfer and probing tasks.
+
+``sklearn``: by scikit-learn, to its end (SentEval's ``usepytorch=False``); ``pytorch``: by Adam, stopped
+early (``usepytorch=True``), as papers report.
+"""
+
 Suite = Literal["sts", "rank", "transfer", "probing", "mteb"]
 """Tasks that `eval.py` scores a model on."""
 

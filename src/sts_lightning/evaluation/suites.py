@@ -12,7 +12,7 @@ import numpy as np
 from datasets import Dataset
 from omegaconf import DictConfig
 
-from sts_lightning.core.choices import SentEvalText, TextFound
+from sts_lightning.core.choices import Classifier, SentEvalText, TextFound
 from sts_lightning.core.errors import ConfigError, at_setting
 from sts_lightning.data.files import load_test_files
 from sts_lightning.data.readers.classification import (
@@ -99,10 +99,10 @@ def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
             return _ranks(load_sts_tasks(cfg.data_root, names or SEVEN_TASKS, text))
         if cfg.suite == "transfer":
             tasks = load_transfer_tasks(cfg.data_root, names or TRANSFER_TASKS)
-            return _classification(tasks, cfg.folds)
+            return _classification(tasks, cfg.folds, cfg.classifier)
         if cfg.suite == "probing":
             tasks = load_probing_tasks(cfg.data_root, names or tuple(PROBING_TASKS))
-            return _classification(tasks, cfg.folds)
+            return _classification(tasks, cfg.folds, cfg.classifier)
     if not names:
         needs = "suite=mteb needs tasks=[...], names of MTEB's tasks such as Banking77Classification."
         raise ConfigError(needs, key="tasks")
@@ -161,13 +161,14 @@ def _ranks(tasks: Sequence[STSTask]) -> Suite:
     return Suite(score, text_found(tables))
 
 
-def _classification(tasks: Sequence[ClassificationTask], folds: int) -> Suite:
+def _classification(tasks: Sequence[ClassificationTask], folds: int, classifier: Classifier) -> Suite:
     if folds < 2:  # scikit-learn says so too, but not before all sentences are encoded
         raise ConfigError(f"folds must be at least 2, got {folds}.", key="folds")
 
     def score(encoder: Encoder, folder: Path) -> Scored:
-        result = evaluate_transfer(encoder, tasks, folds)
-        return {**result, "folds": folds}, _row(result["average"], result["tasks"])
+        result = evaluate_transfer(encoder, tasks, folds, classifier)
+        how = {"folds": folds, "classifier": classifier}
+        return {**result, **how}, _row(result["average"], result["tasks"])
 
     return Suite(score)
 

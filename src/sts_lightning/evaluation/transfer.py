@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
+from sts_lightning.core.choices import Classifier
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.data.readers.classification import ClassificationTask
 from sts_lightning.evaluation.encoding import Encoder, encode_distinct
+from sts_lightning.evaluation.senteval_classifier import EarlyStopped, Examples, Predict
 
 log = logging.getLogger(__name__)
 
@@ -33,19 +35,22 @@ class TransferResult(TypedDict):
 
 
 def evaluate_transfer(
-    encoder: Encoder, tasks: Sequence[ClassificationTask], folds: int = 10
+    encoder: Encoder,
+    tasks: Sequence[ClassificationTask],
+    folds: int = 10,
+    classifier: Classifier = "sklearn",
 ) -> TransferResult:
     """Train a logistic regression for each task on vectors that are computed once.
 
     Features are the vector of a sentence, or [|u - v|; u * v] of a pair. The L2 penalty is chosen on the
     dev split, or by cross-validation on the training examples. Tasks without a test split are scored by an
-    outer cross-validation. Folds, grid and solver are SentEval's with ``usepytorch=False``; its PyTorch
-    variant stops the same regression early instead.
+    outer cross-validation. Folds, grids and solvers are SentEval's.
 
     Args:
         encoder: Encoder to evaluate; it is frozen.
         tasks: At least one.
         folds: Number of folds of each cross-validation; SentEval's reports use 10.
+        classifier: How the regression is trained.
 
     Raises:
         ConfigError: scikit-learn is not installed.
@@ -65,7 +70,7 @@ def evaluate_transfer(
         ]
         # In hundreds of small fits threads would mostly wait for each other.
         with threadpool_limits(limits=1):
-            results[task.name] = _score(task, splits, folds)
+            results[task.name] = _score(task, splits, folds, classifier)
         log.info("%s: %.2f", task.name, results[task.name]["score"])
     average = float(np.mean([result["score"] for result in results.values()]))
     return {"average": average, "tasks": results}
@@ -95,9 +100,6 @@ class FrozenFeatures:
         return np.concatenate([np.abs(first - second), first * second], axis=1)
 
 
-Examples = tuple[np.ndarray, np.ndarray]
-"""Features (N, M) and classes (N,)."""
-
 GRIDS = {
     "outer folds": tuple(2.0**power for power in range(-2, 4)),
     "test": tuple(2.0**power for power in range(-1, 6)),
@@ -115,38 +117,45 @@ def _texts(task: ClassificationTask) -> list[str]:
     return [text for split in splits for sentences in split.sentences for text in sentences]
 
 
-def _score(task: ClassificationTask, splits: Sequence[Examples | None], folds: int) -> Accuracy:
+def _score(
+    task: ClassificationTask, splits: Sequence[Examples | None], folds: int, classifier: Classifier
+) -> Accuracy:
     train, dev, test = splits
     assert train is not None
+    regression = _Converged() if classifier == "sklearn" else EarlyStopped(int(train[1].max()) + 1)
+    grids = regression.grids
     if test is None:
         scores, chosen_scores = [], []
         for inner, outer in _folds(train[1], folds):
             held_in, held_out = (_take(train, rows) for rows in (inner, outer))
-            strength, chosen = _choose(held_in, folds, GRIDS["outer folds"])
-            scores.append(round(_accuracy(_fit(held_in, strength), held_out), 2))  # rounded as in SentEval
+            penalty, chosen = _choose(regression, held_in, folds, grids["outer folds"])
+            predict = regression.fit(held_in, penalty)
+            scores.append(round(100 * _accuracy(predict, held_out), 2))  # rounded as in SentEval
             chosen_scores.append(chosen)
         score, dev_score = float(np.mean(scores)), float(np.mean(chosen_scores))
         return Accuracy(score=score, dev=dev_score, f1=None, examples=len(train[1]))
     if dev is None:
-        strength, chosen = _choose(train, folds, GRIDS["test"])
+        penalty, chosen = _choose(regression, train, folds, grids["test"])
     else:
-        accuracies = {value: round(_accuracy(_fit(train, value), dev), 2) for value in GRIDS["dev"]}
-        strength, chosen = max(accuracies.items(), key=lambda item: item[1])
-    model = _fit(train, strength)
+        accuracies = [round(100 * value, 2) for value in regression.accuracies(train, dev, grids["dev"])]
+        penalty, chosen = max(zip(grids["dev"], accuracies, strict=True), key=lambda item: item[1])
+    predict = regression.fit(train, penalty, dev)
     f1 = None
     if len(task.train.sentences[0]) == 2:
-        predicted, gold = model.predict(test[0]), test[1]
+        predicted, gold = predict(test[0]), test[1]
         f1 = 200 * float((predicted & gold).sum() / (predicted.sum() + gold.sum()))
-    return Accuracy(score=_accuracy(model, test), dev=chosen, f1=f1, examples=len(test[1]))
+    return Accuracy(score=100 * _accuracy(predict, test), dev=chosen, f1=f1, examples=len(test[1]))
 
 
-def _choose(examples: Examples, folds: int, grid: Sequence[float]) -> tuple[float, float]:
-    """Return the strength with the best mean accuracy over folds, rounded as in SentEval, with that mean."""
-    parts = [[_take(examples, rows) for rows in pair] for pair in _folds(examples[1], folds)]
-    means = [
-        round(float(np.mean([_accuracy(_fit(inner, strength), outer) for inner, outer in parts])), 2)
-        for strength in grid
+def _choose(
+    regression: _Converged | EarlyStopped, examples: Examples, folds: int, grid: Sequence[float]
+) -> tuple[float, float]:
+    """Return the penalty with the best mean accuracy over folds, rounded as in SentEval, with that mean."""
+    accuracies = [
+        regression.accuracies(_take(examples, inner), _take(examples, outer), grid)
+        for inner, outer in _folds(examples[1], folds)
     ]
+    means = [float(round(100 * np.mean(column), 2)) for column in zip(*accuracies, strict=True)]
     best = int(np.argmax(means))
     return grid[best], means[best]
 
@@ -162,14 +171,24 @@ def _take(examples: Examples, rows: np.ndarray) -> Examples:
     return examples[0][rows], examples[1][rows]
 
 
-def _fit(examples: Examples, strength: float) -> Any:  # scikit-learn is optional and has no types
-    from sklearn.linear_model import LogisticRegression
+class _Converged:
+    """scikit-learn's logistic regression, as SentEval's with ``usepytorch=False``."""
 
-    model = LogisticRegression(C=strength)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # 100 iterations, as in SentEval, are not always enough
-        return model.fit(*examples)
+    grids = GRIDS
+
+    def accuracies(self, train: Examples, dev: Examples, strengths: Sequence[float]) -> list[float]:
+        return [_accuracy(self.fit(train, strength), dev) for strength in strengths]
+
+    def fit(self, train: Examples, strength: float, dev: Examples | None = None) -> Predict:
+        """Train on ``train``; ``dev`` stays unread."""
+        from sklearn.linear_model import LogisticRegression
+
+        model = LogisticRegression(C=strength)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # 100 iterations, as in SentEval, are not always enough
+            predict: Predict = model.fit(*train).predict
+        return predict
 
 
-def _accuracy(model: Any, examples: Examples) -> float:
-    return 100 * float(np.mean(model.predict(examples[0]) == examples[1]))
+def _accuracy(predict: Predict, examples: Examples) -> float:
+    return float(np.mean(predict(examples[0]) == examples[1]))

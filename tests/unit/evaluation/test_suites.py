@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 from scipy.stats import spearmanr
 
 from sts_lightning.core.errors import ConfigError, DataError, UserError
+from sts_lightning.evaluation.senteval_classifier import EarlyStopped
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import load_predictions
@@ -57,10 +58,25 @@ def evaluated(config: Config, root: Path, *overrides: str) -> dict[str, Any]:
     return metrics
 
 
-def test_probing(config: Config, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    metrics = evaluated(config, root, "suite=probing", "tasks=[SubjNumber,ObjNumber]")
-    assert "Accuracy x 100 (logistic regression" in " ".join(capsys.readouterr().out.split())
+@pytest.mark.parametrize("classifier", ["sklearn", "pytorch"])
+def test_probing(
+    classifier: str,
+    config: Config,
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fits = []
+    fit = EarlyStopped.fit
+    monkeypatch.setattr(EarlyStopped, "fit", lambda self, *args: fits.append(args) or fit(self, *args))
+    metrics = evaluated(
+        config, root, "suite=probing", "tasks=[SubjNumber,ObjNumber]", f"classifier={classifier}"
+    )
+    title = f"Accuracy x 100 (logistic regression, classifier={classifier}"
+    assert title in " ".join(capsys.readouterr().out.split())
     assert metrics["suite"] == "probing"
+    assert metrics["test"]["classifier"] == classifier
+    assert len(fits) == (2 if classifier == "pytorch" else 0)
     tasks = metrics["test"]["tasks"]
     assert list(tasks) == ["SubjNumber", "ObjNumber"]
     assert metrics["test"]["average"] == pytest.approx(sum(task["score"] for task in tasks.values()) / 2)
