@@ -24,7 +24,7 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 def test_help_needs_no_torch(cli: Cli) -> None:
     done = cli("train.py", "--help")
     assert done.returncode == 0
-    assert "loss: angle, concordance, contrastive_tension, cosent, " in " ".join(done.stdout.split())
+    assert "loss: angle, bixse, concordance, contrastive_tension, cosent, " in " ".join(done.stdout.split())
     code = "import runpy, sys\nsys.argv = ['train.py', '--help']\n"
     code += "try:\n  runpy.run_path('train.py', run_name='__main__')\n"
     code += "except SystemExit:\n  pass\nassert 'torch' not in sys.modules"

@@ -38,6 +38,7 @@ PREFIX = (
 KINDS = {
     "angle_llama": "pairs",
     "bellm": "triplets",
+    "codiemb_sts": "pairs",
     "contrast_tune": "triplets",  # it asks for positives only, which the generated pairs do not have
     "cotbert": "sentences",
     "cse_sfp": "sentences",

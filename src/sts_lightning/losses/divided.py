@@ -28,7 +28,8 @@ class DividedLoss(Loss):
     in an earlier row or in the row itself, as in the `collator of AnglE's code
     <https://github.com/SeanLee97/AnglE/blob/010e3692ed8cd2995ff7510f8d731f0fc3722a1f/angle_emb/angle.py#L597-L648>`_
     since March 2024, which BeLLM uses. Sentences of a row that is left out have been had up to its first
-    repeated one. Equal means equal texts here, equal tokens of the truncated text there.
+    repeated one; a part that keeps none has no term. Equal means equal texts here, equal tokens of the
+    truncated text there.
 
     Use it to repeat such a published run on other hardware. Otherwise the whole batch has more to compare at
     the same cost.
@@ -87,12 +88,17 @@ class DividedLoss(Loss):
         parts = min(self.parts, max(1, views.shape[1] // self.inner.least_rows))
         for part in range(parts):
             whole = Shard(part, parts).slice_of(views.shape[1])
-            rows: slice | list[int] = whole
+            rows: slice | Tensor = whole
             if self.drop_repeats:
-                rows = _new_rows(require(self, sentence_ids=further.get("sentence_ids")), whole)
+                new = _new_rows(require(self, sentence_ids=further.get("sentence_ids")), whole)
+                if not new:  # as the few rows of a small last batch may be
+                    continue
+                rows = torch.tensor(new, device=views.device)
             arguments = {name: further[name][:, rows] for name in self.inner.takes if name in further}
             values.append(self.inner(views[:, rows], None if labels is None else labels[rows], **arguments))
             observed.append(self.inner.observed)
+        if not values:
+            return 0 * views.sum()
         self.observed = {
             name: torch.stack([of_part[name].float() for of_part in observed]).mean() for name in observed[0]
         }

@@ -68,6 +68,15 @@ def test_rows_with_a_repeated_sentence_are_left_out(parts: int, kept: list[list[
     assert moved == [row for rows in kept for row in rows]
 
 
+def test_a_part_that_keeps_no_row_has_no_term() -> None:
+    loss = DividedLoss(InfoNCELoss(), 2, drop_repeats=True)
+    views = torch.randn(3, 4, 6, requires_grad=True)
+    numbers = torch.tensor([[1, 4, 7, 8], [2, 5, 7, 8], [3, 6, 9, 10]])  # the last two repeat themselves
+    torch.testing.assert_close(loss(views, sentence_ids=numbers), InfoNCELoss()(views[:, :2]))
+    (gradient,) = torch.autograd.grad(loss(views, sentence_ids=torch.ones(3, 4, dtype=torch.int64)), views)
+    assert not gradient.any()
+
+
 def test_without_repeats_nothing_is_left_out() -> None:
     views, _ = batch(InfoNCELoss(), 8)
     plain, strict = DividedLoss(InfoNCELoss()), DividedLoss(InfoNCELoss(), drop_repeats=True)
