@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import TOP_SCORE, Loss, check, cosine_matrix, positive, repeats, require
+from sts_lightning.losses.base import TOP_SCORE, cosine_matrix, repeats, require
+from sts_lightning.losses.sigmoid import SigmoidLoss
 
 
-class BiXSELoss(Loss):
+class BiXSELoss(SigmoidLoss):
     r"""Binary cross-entropy on graded scores, with in-batch negatives (BiXSE, Tsirigotis et al. 2025).
 
     .. math:: L = \frac1B \sum_i \sum_j \mathrm{BCE}\bigl(e^{t'} \cos(z_i, z_j^+) + b,\; p_{ij}\bigr), \quad
@@ -39,17 +38,9 @@ class BiXSELoss(Loss):
     """
 
     views = (2,)
+    more_views = False
     labels = ("score",)
-    takes = ("sentence_ids",)
     least_batch = 1
-
-    def __init__(self, scale: float = 10.0, bias: float = -10.0, mask_repeats: bool = True) -> None:
-        super().__init__()
-        positive(scale=scale)
-        check(math.isfinite(bias), "be finite", bias=bias)
-        self.mask_repeats = mask_repeats
-        self.log_scale = nn.Parameter(torch.tensor([math.log(scale)]))
-        self.bias = nn.Parameter(torch.tensor([float(bias)]))
 
     def forward(
         self, views: Tensor, labels: Tensor | None = None, sentence_ids: Tensor | None = None
@@ -62,9 +53,8 @@ class BiXSELoss(Loss):
             sentence_ids: Number of each sentence, (2, B), equal for equal texts; None leaves out nothing.
         """
         cosines = cosine_matrix(views[0], views[1])
-        scale, bias = self.log_scale.exp().to(cosines.dtype), self.bias.to(cosines.dtype)
-        self.observed = {"scale": scale.detach(), "bias": bias.detach().clone()}
+        logits = self.logits(cosines)
         targets = torch.diag(require(self, labels=labels).to(cosines.dtype) / TOP_SCORE)
-        terms = F.binary_cross_entropy_with_logits(scale * cosines + bias, targets, reduction="none")
+        terms = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
         repeated = repeats(views, sentence_ids if self.mask_repeats else None)
         return terms.masked_fill(repeated, 0.0).sum() / len(cosines)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sts_lightning.core.choices import LabelKind
 from sts_lightning.losses.base import Loss, check, cosine_matrix, positive, repeats
 
 
@@ -36,9 +37,9 @@ class SigmoidLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16))
     """
 
-    views = (2, 3)
+    views: tuple[int, ...] = (2, 3)
     more_views = True
-    labels = ("none",)
+    labels: tuple[LabelKind, ...] = ("none",)
     takes = ("sentence_ids",)
 
     def __init__(self, scale: float = 10.0, bias: float = -10.0, mask_repeats: bool = True) -> None:
@@ -61,9 +62,13 @@ class SigmoidLoss(Loss):
         """
         size = views.shape[1]
         cosines = cosine_matrix(views[0], views[1:].flatten(0, 1))  # (B, (V - 1) B)
-        scale, bias = self.log_scale.exp().to(cosines.dtype), self.bias.to(cosines.dtype)
-        self.observed = {"scale": scale.detach(), "bias": bias.detach().clone()}
         signs = 2 * torch.eye(size, cosines.shape[1], device=cosines.device, dtype=cosines.dtype) - 1
-        terms = F.logsigmoid(signs * (scale * cosines + bias))
+        terms = F.logsigmoid(signs * self.logits(cosines))
         repeated = repeats(views, sentence_ids if self.mask_repeats else None)
         return -terms.masked_fill(repeated, 0.0).sum() / size
+
+    def logits(self, cosines: Tensor) -> Tensor:
+        """Scale and shift cosines of any shape, and observe scale and bias."""
+        scale, bias = self.log_scale.exp().to(cosines.dtype), self.bias.to(cosines.dtype)
+        self.observed = {"scale": scale.detach(), "bias": bias.detach().clone()}
+        return scale * cosines + bias

@@ -141,7 +141,9 @@ def groups(table: Table) -> Iterator[tuple[list[TableRun], list[str]]]:
             except CheckpointError as error:
                 skipped.append(f"{cell.row} is skipped: {error}")
         yield trained, skipped
-        yield reported, []  # most tables report the trainings themselves, which have finished by now
+        # Where the trainings themselves are reported, one that failed is not run a second time.
+        ran = {run.folder for run in trained}
+        yield [run for run in reported if run.folder not in ran], []
 
 
 def _run_group(group: Iterable[TableRun], run_jobs: RunJobs) -> bool:

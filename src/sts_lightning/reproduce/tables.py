@@ -60,7 +60,7 @@ def notes(collected: Collected) -> list[str]:
             f"Run at the scale of {table.model}, with shorter schedules: not the published models. Compare "
             "rankings with theirs, not values."
         )
-    if table.spec.mixes:
+    if table.spec.mixes and table.model is None:  # of the published models
         text.append(f"It mixes {table.spec.mixes}.")
     scores = "scores x 100, " if "average" in collected.columns else ""
     text.append(f"`here`: {scores}mean over seeds.")

@@ -138,6 +138,13 @@ def test_an_evaluation_of_a_trained_row(tmp_path: Path) -> None:
     assert len(table.seed_runs(Cell("untuned", "minilm"))) == 1
 
 
+@pytest.mark.parametrize("report", [[], ["precision=16-true"]])
+def test_no_run_is_in_two_groups(report: list[str], tmp_path: Path) -> None:
+    """A training that failed would otherwise run again at once."""
+    planned = [run.folder for group, _ in groups(make(tmp_path, report=report)) for run in group]
+    assert len(planned) == len(set(planned)) == (16 if report else 8)
+
+
 def test_reports_may_be_evaluations_of_their_own(tmp_path: Path) -> None:
     """With other settings than in training, such as no quantisation."""
     rows = {

@@ -87,3 +87,5 @@ def test_a_table_says_what_it_mixes(table: Table, scores: dict[str, list[float]]
     assert "mixes" not in markdown(collect(table, 50))
     table.spec.mixes = "the code's rate with our batch"
     assert "It mixes the code's rate with our batch." in markdown(collect(table, 50))
+    table.model = "minilm"
+    assert "mixes" not in markdown(collect(table, 50))
