@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.core.files import write_atomic
-from sts_lightning.core.json_files import read_json
+from sts_lightning.core.files import read_json, write_atomic
 from sts_lightning.reproduce.collect import Collected, collect
 from sts_lightning.reproduce.plan import open_table
 

@@ -12,9 +12,9 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
+from sts_lightning.config.build import build
 from sts_lightning.losses.base import TOP_SCORE, Loss
 from sts_lightning.losses.siamese import SiameseRegressionLoss
-from sts_lightning.training.assembly import make_loss
 
 LOSSES = Path(__file__).parents[2] / "conf" / "loss"
 BATCH = 32
@@ -63,7 +63,7 @@ def curves(name: str) -> Curves | None:
         return None
     node = OmegaConf.load(LOSSES / f"{name}.yaml")
     assert isinstance(node, DictConfig)
-    loss = make_loss(node, 3 * BATCH + 1, TOP_SCORE).double()
+    loss: Loss = build("loss", node, Loss, {"dimension": 3 * BATCH + 1, "top_label": TOP_SCORE}).double()
     if isinstance(loss, SiameseRegressionLoss):
         return _of_predictions(loss)
     if loss.requires or any(True for _ in loss.parameters()):

@@ -20,6 +20,7 @@ SETTING = re.compile(r"^(?P<indent> *)(?P<key>[\w.]+):(?: +(?P<value>.*?))?(?:  
 GROUPS = ("trainer", "data", "model", "prompt", "regularizer", "auxiliary", "callbacks", "logger")
 PYTHON = {
     "Encoders": ("sts_lightning.models.loading.run", "sts_lightning.models.encoder"),
+    "Training": ("sts_lightning.cli.from_python", "sts_lightning.export.sentence_transformers_loss"),
     "Training with a plain Trainer": ("sts_lightning.training.module", "sts_lightning.data.module"),
     "Data sets": (
         "sts_lightning.data.data_set",

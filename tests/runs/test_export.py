@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from huggingface_hub import ModelCard
 
@@ -24,6 +29,31 @@ def test_the_command(config: Config, tmp_path: Path, capsys: pytest.CaptureFixtu
         main(["export", str(tmp_path / "run"), out])
     shutil.rmtree(out)
     with pytest.raises(SystemExit) as leaving:
-        main(["export", str(tmp_path / "run"), out, "--format", "onnx"])
+        main(["export", str(tmp_path / "run"), out, "--format", "gguf"])
     assert leaving.value.code == 2
-    assert "'onnx' is not one of " in capsys.readouterr().err
+    assert "'gguf' is not one of " in capsys.readouterr().err
+
+
+WITHOUT = "import sys\nfor name in {!r}: sys.modules[name] = None\n"
+SENTENCES = ["A man plays a guitar.", "Someone makes music."]
+LIBRARIES = {"sentence-transformers": ["sts_lightning"], "onnx": ["sts_lightning", "torch", "transformers"]}
+"""What is not installed where an export of each format is used."""
+
+
+def test_a_template_in_libraries_that_know_nothing_of_it(config: Config, tmp_path: Path) -> None:
+    """The example of the model card gives the cosines of the run; no code is trusted."""
+    encoder = trained(tmp_path / "run", config, "prompt=eol", "prompt.pooling=mean")
+    vectors = encoder.encode(SENTENCES, normalize=True)
+    for format_, missing in LIBRARIES.items():
+        out = tmp_path / format_
+        main(["export", str(tmp_path / "run"), str(out), "--format", format_])
+        (example,) = re.findall("```python\n(.*?)```", (out / "README.md").read_text("utf-8"), re.DOTALL)
+        assert "trust_remote_code" not in example
+        if format_ == "sentence-transformers":
+            example += f"vectors = model.encode({SENTENCES}, normalize_embeddings=True)\n"
+        script = f"{WITHOUT.format(missing)}{example}print(vectors.tolist())"
+        done = subprocess.run(
+            [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        theirs = json.loads(done.stdout.splitlines()[-1])
+        np.testing.assert_allclose(theirs, vectors, atol=1e-5 if format_ != "onnx" else 1e-4)

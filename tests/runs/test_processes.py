@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
-from tests.support.whole_runs import metrics, weights
+from tests.support.whole_runs import JOINT, metrics, weights
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -28,6 +28,9 @@ SETTINGS = [
     "trainer.log_every_n_steps=1",
     "logger=csv",
 ]
+
+
+JOINT_EXTRA = ["model.dropout=0", "trainer.micro_batch_size=4", "optim.lr=1e-4"]
 
 
 def several(count: int) -> list[str]:
@@ -49,6 +52,7 @@ def same(one: Path, two: Path) -> None:
     [
         (2, ["model.dropout=0", "trainer.micro_batch_size=2"]),
         (2, ["model.dropout=0", "trainer.wise_ft=[0,0.5]", "evaluation.untuned=true"]),
+        (2, JOINT_EXTRA),
         (
             3,
             [
@@ -64,8 +68,9 @@ def same(one: Path, two: Path) -> None:
 def test_several_processes_equal_one(
     processes: int, extra: list[str], cli: Cli, config: Callable[..., DictConfig], tmp_path: Path
 ) -> None:
-    train_in(tmp_path / "one", config(*SETTINGS, *extra))
-    done = cli("train.py", *SETTINGS, *extra, *several(processes), "hydra.run.dir=several")
+    settings = JOINT if extra == JOINT_EXTRA else SETTINGS
+    train_in(tmp_path / "one", config(*settings, *extra))
+    done = cli("train.py", *settings, *extra, *several(processes), "hydra.run.dir=several")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("selected step") == 1
     same(tmp_path / "one", tmp_path / "several")

@@ -11,9 +11,10 @@ from omegaconf import DictConfig
 
 from sts_lightning.core.errors import InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.command import train_in
 from tests.support.interruptions import StopAt
-from tests.support.whole_runs import EPOCHS, same_results
+from tests.support.whole_runs import EPOCHS, JOINT, same_results
 
 Config = Callable[..., DictConfig]
 
@@ -31,6 +32,22 @@ def test_interrupted_and_resumed_equals_uninterrupted(
     assert not (run / "metrics.json").exists()
     train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
+
+
+def test_joint_data_resume_in_the_middle_of_an_epoch(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sts_lightning.workflows.report.drop_optimizer", lambda run: None)
+    train_in(tmp_path / "whole", config(*JOINT))
+    rows = read_history(tmp_path / "whole" / "history.csv")
+    rows = [row for row in rows if "train/loss" in row]
+    parts = [n for row in rows for n in ("nli", "cls", "sts") if row.get(f"train/{n}") == row["train/loss"]]
+    assert [parts.count(name) for name in ("nli", "cls", "sts")] == [16, 10, 12]
+    run = tmp_path / "run"
+    with pytest.raises(InterruptedRunError):
+        train_in(run, config(*JOINT), callbacks=[StopAt(23)])
+    train_in(run, RunFolder(run).load_config(), resume=True)
+    same_results(tmp_path / "whole", run)
 
 
 @pytest.mark.parametrize(("step", "stopped_after"), [(7, 7), (16, 15), (32, 32)])

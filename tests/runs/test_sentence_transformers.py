@@ -15,6 +15,7 @@ from tests.support.exports import DECODER, TEXTS, Config, trained
 
 CASES = {
     "bert": ([], 1e-5),
+    "bert, template": (["prompt=eol", "prompt.pooling=mean"], 1e-5),
     "bert, cls, projection": (["model.pooling=cls", "model.projection=always"], 1e-5),
     "bert, mask": (["prompt=promptbert"], 1e-5),
     "decoder": (DECODER, 1e-5),
@@ -30,7 +31,9 @@ def test_sentence_transformers_gives_the_same_vectors(case: str, config: Config,
     overrides, tolerance = CASES[case]
     encoder = trained(tmp_path / "run", config, *overrides)
     export(tmp_path / "run", tmp_path / "out", "sentence-transformers")
-    model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
+    code = (tmp_path / "out" / "template_transformer.py").is_file()
+    assert code == (case in ("bert, mask", "decoder, edited"))
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=code)
     ours = encoder.encode(TEXTS)
     theirs = model.encode(TEXTS, convert_to_tensor=True).float().numpy()
     lengths = np.linalg.norm(ours, axis=1, keepdims=True)
@@ -44,5 +47,5 @@ def test_the_chat_template_of_an_instructed_model_stays_out(template: str | None
     ours = encoder.encode(TEXTS)
     (tmp_path / "out").mkdir()
     write_sentence_transformers(encoder, tmp_path / "out", "tiny")
-    model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     np.testing.assert_allclose(model.encode(TEXTS), ours, atol=1e-5)

@@ -13,6 +13,7 @@ from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import TOP_SCORE, Loss
 from sts_lightning.losses.cosine_mse import CosineMSELoss
 from sts_lightning.losses.divided import DividedLoss
+from sts_lightning.losses.joint import JointLoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.pearson import PearsonLoss
@@ -30,13 +31,17 @@ def make(stem: str, dimension: int = DIMENSION, **settings: Any) -> Loss:
         return MatryoshkaLoss(CosineMSELoss(), [dimension, dimension // 2]).double()
     if kind is DividedLoss:
         return DividedLoss(PearsonLoss(), parts=2).double()
+    if kind is JointLoss:
+        return JointLoss({"r": PearsonLoss(), "mse": CosineMSELoss()}).double()
     facts = {"dimension": dimension, "top_label": 2 if stem == "cross_entropy" else TOP_SCORE}
     taken = inspect.signature(kind).parameters
     return kind(**{name: value for name, value in facts.items() if name in taken}, **settings).double()
 
 
-def further(loss: Loss, size: int = 7, seed: int = 0, dimension: int = DIMENSION) -> dict[str, Tensor]:
+def further(loss: Loss, size: int = 7, seed: int = 0, dimension: int = DIMENSION) -> dict[str, Any]:
     """Draw the arguments that the loss cannot do without, in float64."""
+    if isinstance(loss, JointLoss):
+        return {"part": "mse"}
     generator = torch.Generator().manual_seed(100 + seed)
     shapes = {"teacher": (size, size), "second": (size, dimension), "masked_lm": ()}
     shapes |= {"teacher_vectors": (max(loss.views), size, dimension)}

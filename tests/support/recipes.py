@@ -48,6 +48,7 @@ KINDS = {
     "infocse": "sentences",
     "minilm_distill_nli": "classes",
     "minilm_distill_pairs": "pairs",
+    "minilm_joint": "triplets",
     "minilm_nli": "triplets",
     "minilm_pairs": "pairs",
     "mixcse": "sentences",
@@ -93,6 +94,12 @@ def overrides(experiment: str, teacher: Path | None = None) -> list[str]:
         "pcc_stage1": decoder("mistral"),
         "pcc_stage2": [*decoder("opt"), "trainer.init=best"],
     }.get(experiment, [])
+    if experiment == "minilm_joint":
+        parts = [
+            f"data.parts.{name}.{key}" for name in ("nli", "sts") for key in ("data=toy", "batch_size=8")
+        ]
+        plain = [text for text in STEPS if not text.startswith("data")]
+        return [f"experiment={experiment}", *plain, *parts, "++data.parts.nli.kind=triplets"]
     return [f"experiment={experiment}", *STEPS, f"data.kind={KINDS[experiment]}", *extra]
 
 

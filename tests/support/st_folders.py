@@ -29,6 +29,7 @@ def st_folder(
     max_seq_length: int | None = 64,
     tokenizer: PreTrainedTokenizerBase | None = None,
     include_prompt: bool = True,
+    bias: bool = True,
     settings: dict[str, Any] | None = None,
     **options: Any,
 ) -> tuple[str, SentenceTransformer]:
@@ -43,6 +44,7 @@ def st_folder(
         max_seq_length: Number of tokens after which the library cuts a row.
         tokenizer: Tokenizer, by default that of characters.
         include_prompt: Whether the pooling reads the prompt.
+        bias: Whether the dense layers have one.
         settings: Settings of the transformer's configuration.
         **options: Arguments of `SentenceTransformer`, such as ``prompts``.
     """
@@ -55,7 +57,7 @@ def st_folder(
     with torch.random.fork_rng():
         torch.manual_seed(1)
         for outputs, activation in dense:
-            modules.append(Dense(size, outputs, activation_function=activation))
+            modules.append(Dense(size, outputs, bias=bias, activation_function=activation))
             size = outputs
     if normalize:
         modules.append(Normalize())

@@ -20,6 +20,24 @@ EPOCHS = [
     "trainer.save_every=5",
 ]
 
+_SIZES = "train_size: 60, dev_size: 50, test_size: 60"
+
+JOINT = [
+    "model=tiny_bert",
+    "name=run",
+    "data=joint",
+    f"data.parts={{nli: {{data: toy, kind: triplets, batch_size: 8, {_SIZES}}}, "
+    f"cls: {{data: toy, kind: classes, batch_size: 12, {_SIZES}}}, "
+    f"sts: {{data: toy, batch_size: 10, {_SIZES}}}}}",
+    "loss=joint",
+    "loss.parts={nli: infonce, cls: cross_entropy, sts: pearson}",
+    "trainer.max_epochs=2",
+    "trainer.val_every=0.5",
+    "trainer.log_every_n_steps=1",
+    "trainer.save_every=5",
+]
+"""A run on three data sets, of which one needs a head: 8, 5 and 6 batches an epoch."""
+
 
 def metrics(run: Path) -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads((run / "metrics.json").read_text())

@@ -1,19 +1,29 @@
-"""`sts-lightning data`: list the published data that are here, and fetch the others."""
+"""`sts-lightning data`: list the published data that are here, fetch the others, mine hard negatives."""
 
 from __future__ import annotations
 
+import csv
+import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from sts_lightning.cli.options import data_root
+from sts_lightning.cli.options import FILE, FRACTION, TRUST, TRUST_REMOTE_CODE, columns, data_root
+from sts_lightning.core.conf_folders import command_line
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.files import check_output, replacing
 from sts_lightning.data.fetch.get import get, load_sources
 from sts_lightning.data.fetch.hints import fetch_hint
 from sts_lightning.data.fetch.manifest import read_manifest, take_stock
 from sts_lightning.data.fetch.parts import select_parts
+from sts_lightning.data.files import read_text_pairs
+from sts_lightning.data.tables import values_of
+
+log = logging.getLogger(__name__)
 
 
 @click.command("status")
@@ -51,3 +61,63 @@ def get_command(names: Sequence[str], data_root: str, overwrite: bool) -> None:
     docs/data.md has the sources.
     """
     get(select_parts(names), load_sources(), Path(data_root), overwrite)
+
+
+@click.command("mine")
+@click.argument("model")
+@click.argument("pairs", type=FILE)
+@columns("sentence1", "sentence2")
+@click.option("--to", type=FILE, required=True, help="CSV to write, for data=triplets_file.")
+@click.option("--corpus", type=FILE, help="Text file with further candidates, one on each line.")
+@click.option("--negatives", type=click.IntRange(1, 100), default=1, help="Negatives of a pair. Default: 1.")
+@click.option("--range-min", type=click.IntRange(0), default=0, help="Nearest to skip. Default: 0.")
+@click.option("--range-max", type=click.IntRange(1), help="Nearest candidates to take from. Default: all.")
+@click.option(
+    "--relative-margin",
+    type=FRACTION,
+    default=0.05,
+    show_default=True,
+    help="A negative's cosine with the anchor is below that of the positives by this fraction of it.",
+)
+@click.option("--max-score", type=click.FloatRange(-1, 1), help="Largest cosine of a negative.")
+@click.option("--cache-dir", type=FILE, metavar="FOLDER", help="Keep vectors there, as eval does.")
+@TRUST
+@TRUST_REMOTE_CODE
+def mine_command(
+    model: str,
+    pairs: Path,
+    columns: tuple[str, str],
+    to: Path,
+    corpus: Path | None,
+    cache_dir: Path | None,
+    trust: Sequence[str],
+    trust_remote_code: bool,
+    **rule: Any,
+) -> None:
+    """Write each pair of a file with the nearest second sentences of other pairs, as hard negatives.
+
+    MODEL is a run folder, a folder of sentence-transformers or transformers, an id on the model hub, or a
+    choice of model=, such as minilm. PAIRS is a CSV, TSV or JSONL file of anchors, each with a positive.
+    docs/own_pairs.md has the definition.
+    """
+    check_output("--to", to, pairs, corpus, suffix=".csv")
+    if (most := rule["range_max"]) is not None and most < (least := rule["range_min"] + rule["negatives"]):
+        text = f"--range-max must be at least {least}: --range-min + --negatives."
+        raise ConfigError(text, key="range-max")
+    texts, _ = read_text_pairs(pairs, columns)
+    # Here, since they load torch, which the other commands do without.
+    from sts_lightning.data.sentences import read_sentences
+    from sts_lightning.workflows.evaluate import cached_vectors, encoding_device, load_named
+    from sts_lightning.workflows.mine import Rule, mine
+
+    further = corpus and values_of(read_sentences(corpus, corpus.name, folded=False)[0], "sentence1")
+    encoder = load_named(model, trust, trust_remote_code).to(encoding_device("auto"))
+    reader = encoder if cache_dir is None else cached_vectors(encoder, str(cache_dir))
+    mined = mine(texts, further or [], reader, encoder.dimension, Rule(**rule))
+    names = ["anchor", "positive", "negative", *(f"negative{i}" for i in range(2, rule["negatives"] + 1))]
+    with replacing(to) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([names, *mined])
+    settings = ["loss=infonce", "data=triplets_file", f"path={to}"]
+    if rule["negatives"] > 1:
+        settings.append(f"data.columns=[{','.join(names)}]")
+    log.info("%s: %s. To train on it: %s", to, f"{len(mined):,} rows", command_line("train", *settings))

@@ -77,7 +77,7 @@ def export_command(
             f"--push: {facts.base.name}, the base of the adapter, is not on the hub; the adapter would name "
             "its place on this machine.",
             key="push",
-            hint="Push the whole model, with --format merged or sentence-transformers.",
+            hint="Push the whole model, with --format merged, sentence-transformers or onnx.",
         )
     name = folder.absolute().name if target is None else target.repo
     card = partial(model_card, facts, form, license, name, original_base=base == "original")

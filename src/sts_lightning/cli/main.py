@@ -112,6 +112,7 @@ USAGE = 2
 DATA = {
     "status": "the published data, what is here of each, and who needs it",
     "get": "fetch parts of the data: sts, nli, wiki, transfer or all",
+    "mine": "hard negatives for the pairs of a file, by a run or any model",
 }
 
 REPRODUCE = {
@@ -132,7 +133,7 @@ RUNS = {
 COMMANDS: dict[str, str | click.Command] = {
     "train": HydraCommand("train", "fine-tune a sentence encoder; `train --help` lists the settings"),
     "eval": HydraCommand("eval", "evaluate a model or a run on the STS tasks; likewise"),
-    "data": LazyGroup("data", "list the published data, or fetch them", DATA, "status", "status"),
+    "data": LazyGroup("data", "list or fetch the published data, mine negatives", DATA, "status", "status"),
     "plan": "memory, largest micro batch and hours of a run, without a GPU",
     "reproduce": LazyGroup("reproduce", "re-run a published table, and compare", REPRODUCE, "list", "run"),
     "export": "write a run for peft, transformers or sentence-transformers, with a model card",

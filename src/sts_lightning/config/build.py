@@ -104,9 +104,9 @@ def build(
 def _instantiate(path: str, node: DictConfig, facts: Mapping[str, Any], arguments: dict[str, Any]) -> Any:
     arguments |= _facts_for(path, node, facts)
     nested = {
-        key: _build_nested(f"{path}.{key}", value, facts)
+        key: arguments.pop(key) if key in arguments else _build_nested(f"{path}.{key}", value, facts)
         for key, value in items(node)
-        if key not in arguments and _contains_target(value)
+        if contains_target(value)
     }
     with name_setting(path, node):
         try:
@@ -156,10 +156,11 @@ def items(node: DictConfig) -> Iterator[tuple[str, Any]]:
         yield str(key), value
 
 
-def _contains_target(value: Any) -> bool:
+def contains_target(value: Any) -> bool:
+    """Return whether a value is or holds a node that builds something."""
     if isinstance(value, DictConfig):
-        return "_target_" in value or any(_contains_target(item) for item in value.values())
-    return isinstance(value, ListConfig) and any(map(_contains_target, value))
+        return "_target_" in value or any(contains_target(item) for item in value.values())
+    return isinstance(value, ListConfig) and any(map(contains_target, value))
 
 
 @contextmanager
@@ -175,7 +176,7 @@ def name_setting(path: str, settings: Container[str]) -> Iterator[None]:
     except (ValueError, ImportError) as error:
         first = re.match(r"\w+", str(error))
         argument = "" if first is None else first[0]
-        if path == "data" and argument in SHARED and argument not in settings:
+        if path.startswith("data") and argument in SHARED and argument not in settings:
             raise ConfigError(str(error), key=SHARED[argument]) from error
         if argument in settings:
             raise ConfigError(f"{path}.{error}", key=f"{path}.{argument}") from error

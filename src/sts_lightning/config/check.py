@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from hydra.utils import get_method
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.build import LOADING, SHARED, argument_types, items, plain
+from sts_lightning.config.build import LOADING, SHARED, argument_types, contains_target, items, plain
 from sts_lightning.config.schema import TrainConfig
+from sts_lightning.core.conf_folders import files_of
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.core.json_files import as_type
+from sts_lightning.core.files import as_type
 
 _BARE = re.compile(r"[A-Za-z0-9_./:@%+~ -]+")
 
@@ -138,6 +139,10 @@ def check_values(cfg: DictConfig) -> DictConfig:
             choices.
     """
     resolved = copy.deepcopy(cfg)
+    for group in NESTED:
+        if isinstance(node := resolved.get(group), DictConfig):
+            with open_dict(resolved):
+                _fill_choices(group, node, group)
     try:
         if missing := sorted(OmegaConf.missing_keys(cfg)):
             raise _missing(missing[0])
@@ -149,6 +154,68 @@ def check_values(cfg: DictConfig) -> DictConfig:
     _check_finite(resolved, "")
     _check_fields(resolved, "")
     return resolved
+
+
+NESTED = {"data": ("parts",), "loss": ("parts", "terms", "inner")}
+"""Settings of groups that hold nodes of the same group."""
+
+
+def _fill_choices(group: str, node: DictConfig, path: str) -> None:
+    """Replace names of choices in settings of `NESTED` by what their files have, in place.
+
+    A name stands for the node, ``pearson``, or in it beside settings, ``{loss: infonce, temperature: 0.1}``.
+    """
+    for key in NESTED[group]:
+        named = node if key == "inner" else node.get(key)
+        for name in list(named) if isinstance(named, DictConfig) else ():
+            if (name == key or named is not node) and not OmegaConf.is_interpolation(named, name):
+                below = key if named is node else f"{key}.{name}"
+                named[name] = _filled(group, named[name], f"{path}.{below}")
+
+
+def _filled(group: str, value: Any, path: str) -> Any:
+    name, settings = value, DictConfig({})
+    if isinstance(value, DictConfig) and group in value:
+        name = value[group]
+        settings = OmegaConf.masked_copy(value, [str(key) for key in value if key != group])
+    if isinstance(name, str):
+        value = OmegaConf.merge(_group_file(group, name, path), settings)
+    if isinstance(value, DictConfig) and "_target_" in value:
+        _fill_choices(group, value, path)
+    elif value is not None:
+        raise ConfigError(
+            f"{path} must be a choice of {group}, alone or with settings as in {{{group}: NAME, ...}}.",
+            key=path,
+            hint=f"There are: {', '.join(files_of(group))}.",
+        )
+    return value
+
+
+def _group_file(group: str, name: str, path: str) -> DictConfig:
+    """Return the settings of a file of a group, on top of those that it inherits."""
+    files = files_of(group)
+    if name not in files:
+        hint = suggest(name, files) or f"There are: {', '.join(files)}."
+        raise ConfigError(f"{path}: there is no {group} named {name!r}.", key=path, hint=hint)
+    node = OmegaConf.load(files[name])
+    assert isinstance(node, DictConfig)
+    bases = [_group_file(group, base, path) for base in node.pop("defaults", ()) if base != "_self_"]
+    merged = OmegaConf.merge(*bases, node)
+    assert isinstance(merged, DictConfig)
+    return merged
+
+
+def data_arguments(cfg: DictConfig) -> dict[str, Any]:
+    """Return the arguments of the data set with their types; of joint data those that a part leaves open."""
+    parts = cfg.data.get("parts")
+    if not isinstance(parts, DictConfig):
+        return argument_types(get_method(cfg.data["_target_"]))
+    return {
+        name: type_
+        for node in parts.values()
+        for name, type_ in argument_types(get_method(node["_target_"])).items()
+        if name not in node
+    }
 
 
 def check_known(cfg: DictConfig, path: str = "") -> None:
@@ -183,7 +250,7 @@ def _check_shared(cfg: DictConfig) -> None:
     """Check the settings of the top level that the data set takes against its signature."""
     if OmegaConf.get_type(cfg) is not TrainConfig:
         return
-    hints = argument_types(get_method(cfg.data["_target_"]))
+    hints = data_arguments(cfg)
     for argument, key in SHARED.items():
         if argument in hints and argument in cfg.data:
             hint = f"It is one key for all data: {key}=..."
@@ -280,17 +347,21 @@ def check_target(path: str, node: DictConfig) -> None:
         raise ConfigError(
             f"{path}._target_: cannot load {node['_target_']} ({reason}).", key=f"{path}._target_"
         ) from error
-    if path == "data":
+    if path == "data" or path.startswith("data.parts."):
         hints |= LOADING
+    if path == "data" and "parts" in hints:
+        hints["batch_size"] = int | None
     for key, value in items(node):
         if key == "_target_":
             continue
         if key not in hints:
+            if path.startswith("logger.") and "kwargs" in hints:
+                continue  # of the library, such as wandb's entity
             hint = suggest(key, hints)
             if not hint.startswith("Did you mean"):  # mostly an experiment's, beside another loss or model
                 hint = f"{hint} '~{path}.{key}' leaves out what an experiment sets.".strip()
             raise unknown_key(f"{path}.{key}", hint)
-        if not (isinstance(value, DictConfig) and "_target_" in value):
+        if not contains_target(value):
             _check_type(f"{path}.{key}", value, hints[key])
         if isinstance(value, DictConfig):
             check_target(f"{path}.{key}", value)

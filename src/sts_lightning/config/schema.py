@@ -32,6 +32,7 @@ from sts_lightning.core.choices import (
     Quantization,
     Schedule,
     SentEvalText,
+    StoredAs,
     Suite,
     TextEdit,
     TrainPrecision,
@@ -67,6 +68,8 @@ SHARE: Must = (lambda value: 0 <= value <= 1, "be a share from 0 to 1")
 AT_LEAST_1: Must = (lambda value: value >= 1, "be at least 1")
 
 LIMIT: Must = (AT_LEAST_1[0], "be at least 1, or null: no limit")
+
+STORED_AS: Must = (lambda value: value in get_args(StoredAs), f"be among {', '.join(get_args(StoredAs))}")
 
 LENGTH: Must = (lambda value: value == -1 or value >= 1, LIMIT[1])
 
@@ -220,6 +223,8 @@ class EvalConfig:
     folds: int = MISSING
     classifier: str = _one_of(Classifier)
     normalize: Any = field(default=MISSING, metadata=FLAG)
+    dims: list[int] = field(default_factory=list, metadata={"must": AT_LEAST_1})
+    vectors: list[str] = field(default_factory=lambda: ["float32"], metadata={"must": STORED_AS})
     aggregate: str = _one_of(Aggregate)
     precision: str | None = _one_of_or_none(EvalPrecision)
     text_edit: str | None = _one_of_or_none(TextEdit)

@@ -318,7 +318,7 @@ def _arguments(target: Any, path: tuple[str, ...]) -> frozenset[str] | None:
     group, depth = (path[0] if path else ""), len(path)
     if group == "model" and depth > 1 and path != ("model", "adapter"):
         return None
-    if group == "loss":  # terms of a loss are losses
+    if group == "loss" or path[:2] == ("data", "parts"):  # terms of a loss are losses, parts of data are data
         depth = 1
     return _targets(group).get((depth, target)) if isinstance(target, str) else None
 

@@ -100,6 +100,9 @@ early (``usepytorch=True``), as papers report.
 Suite = Literal["sts", "rank", "transfer", "probing", "mteb"]
 """Tasks that `eval.py` scores a model on."""
 
-ExportFormat = Literal["adapter", "merged", "sentence-transformers"]
+StoredAs = Literal["float32", "int8", "binary"]
+"""Type of the values of stored vectors; see `sts_lightning.evaluation.deployed`."""
+
+ExportFormat = Literal["adapter", "merged", "sentence-transformers", "onnx"]
 """``adapter``: a peft adapter; ``merged``: a transformers model with the adapter merged into its weights;
-``sentence-transformers``: a merged model with template and pooling."""
+``sentence-transformers``: a merged model with template and pooling; ``onnx``: the same as a graph."""

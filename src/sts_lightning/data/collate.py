@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sts_lightning.core.choices import LabelKind
 from sts_lightning.core.distributed import WHOLE_BATCH, Shard
+from sts_lightning.data.tables import PART
 
 RowsT = TypeVar("RowsT")
 
@@ -49,6 +50,7 @@ class Batch(Generic[RowsT]):
         texts: Sentences of ``rows`` as they are in the data, those of each view.
         sentence_ids: Number of each sentence of the whole batch, shape (V, B): equal sentences have the same.
             A third view of one column is numbered separately: its template makes it a negative (CoT-BERT).
+        part: Name of the part of joint data that the examples are from.
     """
 
     rows: RowsT
@@ -58,6 +60,7 @@ class Batch(Generic[RowsT]):
     shard: Shard = WHOLE_BATCH
     texts: Sequence[Sequence[str]] = ()
     sentence_ids: Tensor | None = None
+    part: str = ""
 
 
 @dataclass
@@ -99,3 +102,19 @@ class ViewCollator(Generic[RowsT]):
             for v, name in enumerate(columns)
         ]
         return Batch(rows, len(self.views), labels, len(examples), self.shard, sentences, torch.tensor(ids))
+
+
+@dataclass
+class JointCollator(Generic[RowsT]):
+    """Collate function of joint data, whose batches have the examples of one part each.
+
+    Attributes:
+        parts: Collate function of each part.
+    """
+
+    parts: Mapping[str, ViewCollator[RowsT]]
+
+    def __call__(self, examples: Sequence[dict[str, Any]]) -> Batch[RowsT]:
+        """Collate examples of one part, whose name is in their column ``part``."""
+        name = examples[0][PART]
+        return replace(self.parts[name](examples), part=name)

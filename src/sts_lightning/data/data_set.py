@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from datasets import Dataset
@@ -32,6 +32,7 @@ class Splits:
         counts: Rows read and dropped of each source of ``train``, in its order.
         other_counts: Those of dev and test pairs.
         score_range: Range of the training scores in their sources; in ``train`` they lie in [0, 5].
+        parts: What each part of joint data has read; none of other data.
     """
 
     train: Dataset
@@ -40,6 +41,7 @@ class Splits:
     counts: list[SourceCount]
     other_counts: list[SourceCount] = field(default_factory=list)
     score_range: tuple[float, float] = SCORE_RANGE
+    parts: Mapping[str, Splits] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class DataSet:
         unit: Noun for the examples.
         num_classes: K, if the label is a class.
         published_rows: Number of training examples in the papers; None for toy data and the user's own files.
+        parts: Data sets that joint data consist of, by name; its other attributes are those of none of them.
+        shares: Share of each part in the batches of an epoch; None: each example of each part once.
     """
 
     read: Callable[[], Splits]
@@ -64,6 +68,8 @@ class DataSet:
     unit: str = "pairs"
     num_classes: int = 0
     published_rows: int | None = None
+    parts: Mapping[str, DataSet] = field(default_factory=dict)
+    shares: Mapping[str, float] | None = None
 
     @property
     def top_label(self) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -21,44 +22,85 @@ EPOCH_STRIDE = 1_000_003
 """Distance between the seeds of successive epochs: nearby run seeds then never share an order."""
 
 
-class EpochSampler(Sampler[int]):
-    """A random order of the rows of an epoch that depends on ``(seed, epoch)`` alone.
+@dataclass(frozen=True)
+class PartRows:
+    """Rows that share batches, and the size of these.
+
+    Attributes:
+        shares: Rows of each source, which follow each other in the table.
+        batch_size: Examples in a batch. The last batch of an epoch may be smaller; a last batch of a single
+            example is dropped, since batch statistics are undefined on it.
+    """
+
+    shares: Sequence[Share]
+    batch_size: int
+
+    @property
+    def drawn(self) -> int:
+        """Number of rows in an epoch."""
+        return sum(drawn for _, drawn in self.shares)
+
+    @property
+    def drops_one(self) -> bool:
+        """Whether an epoch leaves out a last batch of one example."""
+        return self.drawn % self.batch_size == 1
+
+    def first(self, batches: int) -> PartRows:
+        """Return the same rows with at most so many batches in an epoch, of each source in proportion."""
+        ratio = min(1.0, batches * self.batch_size / self.drawn)
+        return PartRows([(length, round(ratio * drawn)) for length, drawn in self.shares], self.batch_size)
+
+    @property
+    def starts(self) -> range:
+        """First position of each batch among the rows of an epoch."""
+        return range(0, self.drawn - self.drops_one, self.batch_size)
+
+
+class EpochBatches(Sampler[list[int]]):
+    """Batches of the rows of an epoch in a random order that depends on ``(seed, epoch)`` alone.
 
     An epoch with more rows of a source than there are has each of them as often as possible, and a random
-    sample without replacement, drawn anew in each epoch, makes up the rest.
+    sample without replacement, drawn anew in each epoch, makes up the rest. Where there are several parts, a
+    batch has rows of one of them, and the batches of all parts are in random order.
 
     Args:
-        shares: Rows of each source, which follow each other in the table.
+        parts: Parts of the table, which follow each other in it.
         seed: Random seed.
 
     Attributes:
         epoch: Epoch of the next permutation.
-        skip: Number of leading indices to skip in the next permutation.
+        skip: Number of leading batches to skip in the next permutation.
     """
 
-    def __init__(self, shares: Sequence[Share], seed: int) -> None:
-        self.shares = shares
+    def __init__(self, parts: Sequence[PartRows], seed: int) -> None:
+        self.parts = parts
         self.seed = seed
         self.epoch = 0
         self.skip = 0
 
     def __len__(self) -> int:
-        return sum(drawn for _, drawn in self.shares)
+        return sum(len(part.starts) for part in self.parts)
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[list[int]]:
         generator = torch.Generator().manual_seed(self.seed + EPOCH_STRIDE * self.epoch)
-        rows: list[int] = []
+        batches: list[list[int]] = []
         first = 0
-        for length, drawn in self.shares:
-            whole, rest = divmod(drawn, length) if length else (0, 0)
-            rows += list(range(first, first + length)) * whole
-            if rest:
-                sample = torch.randperm(length, generator=generator)[:rest]
-                rows += (first + sample).tolist()
-            first += length
-        order = torch.randperm(len(rows), generator=generator).tolist()
+        for part in self.parts:
+            rows: list[int] = []
+            for length, drawn in part.shares:
+                whole, rest = divmod(drawn, length) if length else (0, 0)
+                rows += list(range(first, first + length)) * whole
+                if rest:
+                    sample = torch.randperm(length, generator=generator)[:rest]
+                    rows += (first + sample).tolist()
+                first += length
+            order = torch.randperm(len(rows), generator=generator).tolist()
+            rows = [rows[index] for index in order]
+            batches += [rows[start : start + part.batch_size] for start in part.starts]
+        if len(self.parts) > 1:
+            batches = [batches[index] for index in torch.randperm(len(batches), generator=generator).tolist()]
         start, self.skip = self.skip, 0
-        yield from (rows[index] for index in order[start:])
+        yield from batches[start:]
 
 
 def prefetched(items: Iterator[ItemT], count: int) -> Iterator[ItemT]:
@@ -94,8 +136,7 @@ class ResumableLoader(DataLoader[Any]):
 
     Args:
         table: Table of examples.
-        batch_size: Examples in a batch. The last batch of an epoch may be smaller; a last batch of a single
-            example is dropped, since batch statistics are undefined on it.
+        parts: Its rows, see `EpochBatches`.
         collate: Function that turns a list of examples into a batch.
         seed: Random seed of the order.
         num_workers: Number of worker processes that collate in the background; 0 collates in the training
@@ -104,33 +145,34 @@ class ResumableLoader(DataLoader[Any]):
         ahead: Number of batches that a thread of the training process collates before they are asked for, so
             that a GPU does not wait for the tokeniser, which releases the GIL while it works. Without
             effect if there are worker processes, which do the same.
-        shares: Rows of each source and the number of them in an epoch; each row once if not given.
+
+    Attributes:
+        whole_epoch: Number of batches in an epoch without a limit.
+        repeats: Whether every epoch has the batches of the first.
     """
 
     def __init__(
         self,
         table: Dataset,
-        batch_size: int,
+        parts: Sequence[PartRows],
         collate: Callable[[list[dict[str, Any]]], Any],
         seed: int,
         num_workers: int = 0,
         epoch_batches: int | None = None,
         ahead: int = 0,
-        shares: Sequence[Share] | None = None,
     ) -> None:
-        self.order = EpochSampler([(len(table), len(table))] if shares is None else shares, seed)
+        self.order = EpochBatches(parts, seed)
         super().__init__(
             table,
-            batch_size=batch_size,
-            sampler=self.order,
+            batch_sampler=self.order,
             collate_fn=collate,
             num_workers=num_workers,
-            drop_last=len(self.order) % batch_size == 1,
             generator=torch.Generator().manual_seed(seed),
         )
-        available = super().__len__()
-        self.epoch_batches = available if epoch_batches is None else min(available, epoch_batches)
+        self.whole_epoch = len(self.order)
+        self.epoch_batches = min(self.whole_epoch, epoch_batches or self.whole_epoch)
         self.ahead = 0 if num_workers else ahead
+        self.repeats = False
         self._epoch = -1
         self._position = 0
         self._state = {"epoch": 0, "position": 0}
@@ -140,14 +182,12 @@ class ResumableLoader(DataLoader[Any]):
 
     def first_epoch(self) -> list[list[int]]:
         """Return the rows of each batch of the first epoch."""
-        rows = list(EpochSampler(self.order.shares, self.order.seed))
-        size = self.batch_size or 1
-        return [rows[start : start + size] for start in range(0, len(rows), size)][: self.epoch_batches]
+        return list(EpochBatches(self.order.parts, self.order.seed))[: self.epoch_batches]
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # a generator serves as the iterator
         self._epoch += 1
         start, self._position = self._position, 0
-        self.order.epoch, self.order.skip = self._epoch, start * (self.batch_size or 1)
+        self.order.epoch, self.order.skip = 0 if self.repeats else self._epoch, start
         left = islice(super().__iter__(), self.epoch_batches - start)
         for position, batch in enumerate(prefetched(left, self.ahead), start=start + 1):
             # The state counts batches that the consumer has received, not those that workers have prefetched.

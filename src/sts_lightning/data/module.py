@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -16,10 +17,10 @@ from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.distributed import Shard
 from sts_lightning.core.errors import CheckpointError, DataError
 from sts_lightning.core.text import check_range, counted
-from sts_lightning.data.collate import Prepare, ViewCollator
+from sts_lightning.data.collate import JointCollator, Prepare, ViewCollator
 from sts_lightning.data.data_set import DataSet, column_views
 from sts_lightning.data.files import summary
-from sts_lightning.data.loader import ResumableLoader
+from sts_lightning.data.loader import PartRows, ResumableLoader
 from sts_lightning.data.readers.sts_sets import tables_of, text_found
 from sts_lightning.data.tables import SCORE_RANGE, hash_tables
 
@@ -38,16 +39,20 @@ class DataModule(pl.LightningDataModule):
 
     Args:
         data_set: What a function such as `pairs_file` returns.
-        batch_size: Examples in a training batch, over all processes.
+        batch_size: Examples in a training batch, over all processes; of joint data that of each part.
         seed: Random seed of the order of training examples.
         num_workers: Number of worker processes that tokenise in the background.
 
     Attributes:
-        views, num_views, label, top_label, published_rows: See `DataSet`.
+        parts: Data sets by name: those of joint data, else the only one with the name "".
+        widest: Name of the part whose batches have the most rows.
+        views, num_views, label, batch_size: Those of `widest`, see `DataSet`.
+        published_rows: See `DataSet`.
         train, dev, tests: Training table, dev table and test tasks; filled by `setup`.
+        splits: What each part has read; set by `setup`.
         counts: Rows read and dropped, by source; set by `setup`.
         sources: Those of the training examples among them.
-        shares: Rows of each source and the number of them in an epoch; set by `setup`.
+        rows: Rows of each part, and how they are drawn; set by `setup`.
         trained_on: Number of training examples next to the published one; set by `setup`.
         epoch_batches: Limit of the batches in an epoch, or None.
         batches_ahead: Batches that a thread prepares ahead of the consumer, if there are no worker processes.
@@ -56,16 +61,28 @@ class DataModule(pl.LightningDataModule):
         ValueError: A number is out of range.
     """
 
-    def __init__(self, data_set: DataSet, batch_size: int = 64, seed: int = 1, num_workers: int = 0) -> None:
+    def __init__(
+        self,
+        data_set: DataSet,
+        batch_size: int | Mapping[str, int] = 64,
+        seed: int = 1,
+        num_workers: int = 0,
+    ) -> None:
         super().__init__()
-        check_range("batch_size", batch_size, 1, 2**20)
+        self.parts = data_set.parts or {"": data_set}
+        if isinstance(batch_size, int):
+            batch_size = dict.fromkeys(self.parts, batch_size)
+        self.batch_sizes = batch_size
+        for size in self.batch_sizes.values():
+            check_range("batch_size", size, 1, 2**20)
         check_range("seed", seed, 0, 2**32 - 1)  # the range of NumPy's
         check_range("num_workers", num_workers, 0, 1024)
         self.data_set = data_set
-        self.views, self.num_views = data_set.views, len(data_set.views)
-        self.label, self.top_label = data_set.label, data_set.top_label
+        self.widest = max(self.parts, key=lambda name: len(self.parts[name].views) * self.batch_sizes[name])
+        largest = self.parts[self.widest]
+        self.views, self.num_views, self.label = largest.views, len(largest.views), largest.label
+        self.batch_size = self.batch_sizes[self.widest]
         self.published_rows = data_set.published_rows
-        self.batch_size = batch_size
         self.seed = seed
         self.num_workers = num_workers
         self.epoch_batches: int | None = None
@@ -87,23 +104,37 @@ class DataModule(pl.LightningDataModule):
         splits = self.data_set.read()
         self.train, self.dev, self.tests = splits.train, splits.dev, splits.tests
         self.sources, self.counts = splits.counts, [*splits.counts, *splits.other_counts]
-        self._score_range = splits.score_range
-        self.shares = [(len(self.train), len(self.train))]
-        weighted = any(source.weight != 1 for source in self.sources)
-        if weighted:
-            self.shares = [(source.kept, source.drawn) for source in self.sources]
+        self.splits = splits.parts or {"": splits}
+        self.rows = self._draw()
         self.trained_on = self._count()
-        if self.epoch_rows < 2:
+        for name, part in self.rows.items():
+            if part.drawn >= 2:
+                continue
             why = f": {self.trained_on.reasons}" if self.trained_on.reasons else ""
-            left = counted(self.epoch_rows, "training example")
+            left = counted(part.drawn, "training example")
             raise DataError(
-                f"{left} left, but training needs at least two{why}.", key="path" if weighted else None
+                f"{left} left{f' in {name}' if name else ''}, but training needs at least two{why}.",
+                key="path" if any(source.weight != 1 for source in self.sources) else None,
             )
         for count in self.counts:
             count.report()
         if self.trained_on.differs:
             log.info("on other data than published: %s", self.trained_on)
         self._loaded = True
+
+    def _draw(self) -> dict[str, PartRows]:
+        """Return the rows of each part, and how many of them an epoch has."""
+        rows = {}
+        for name, part in self.splits.items():
+            shares = [(len(part.train), len(part.train))]
+            if any(source.weight != 1 for source in part.counts):
+                shares = [(source.kept, source.drawn) for source in part.counts]
+            rows[name] = PartRows(shares, self.batch_sizes[name])
+        wanted = self.data_set.shares
+        if wanted is None or min(part.drawn for part in rows.values()) < 2:  # `setup` rejects these
+            return rows
+        batches = min(len(part.starts) / wanted[name] for name, part in rows.items())
+        return {name: part.first(max(1, round(batches * wanted[name]))) for name, part in rows.items()}
 
     def _count(self) -> TrainingCount:
         dropped = Counter[str]()
@@ -112,9 +143,9 @@ class DataModule(pl.LightningDataModule):
         names = summary([source.source for source in self.sources], " + ")
         return TrainingCount(names, self.data_set.unit, len(self.train), self.published_rows, dict(dropped))
 
-    def source_score(self, label: float) -> float:
-        """Return the score that a training pair has in its source, for messages."""
-        low, high = self._score_range
+    def source_score(self, label: float, part: str = "") -> float:
+        """Return the score that a training pair of a part has in its source, for messages."""
+        low, high = self.splits[part].score_range
         return low + label * (high - low) / SCORE_RANGE[1]
 
     def state_dict(self) -> dict[str, str]:
@@ -146,7 +177,7 @@ class DataModule(pl.LightningDataModule):
     @property
     def epoch_rows(self) -> int:
         """Number of training examples in an epoch, of which weights of sources may repeat or omit some."""
-        return sum(drawn for _, drawn in self.shares)
+        return sum(part.drawn for part in self.rows.values())
 
     def connect(self, train: Prepare[Any], evaluation: Prepare[Any]) -> None:
         """Set the functions that turn sentences into the encoder's input.
@@ -165,16 +196,18 @@ class DataModule(pl.LightningDataModule):
     def train_dataloader(self) -> ResumableLoader:
         """Return shuffled training batches."""
         prepare, _ = self._connected()
-        collate = ViewCollator(self.views, self.label, prepare, Shard.current())
+        shard = Shard.current()
+        parts = {
+            name: ViewCollator(part.views, part.label, prepare, shard) for name, part in self.parts.items()
+        }
         return ResumableLoader(
             self.train,
-            self.batch_size,
-            collate,
+            list(self.rows.values()),
+            JointCollator(parts) if self.data_set.parts else parts[""],
             self.seed,
             self.num_workers,
             self.epoch_batches,
             self.batches_ahead,
-            self.shares,
         )
 
     def val_dataloader(self) -> DataLoader[Any]:

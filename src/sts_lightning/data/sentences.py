@@ -63,14 +63,14 @@ def sentences(
 
     def read() -> Splits:
         files = training_files(root, path, PUBLISHED, "unsup/sentences.txt", part="wiki")
-        table, counts = read_files(files, partial(_read_file, folded=published))
+        table, counts = read_files(files, partial(read_sentences, folded=published))
         return evaluation.complete(sample_rows(table, limit, counts), counts, published)
 
     repeated = repeated_views(views, repetition, seed, official_repetition)
     return DataSet(read, repeated, "none", "sentences", published_rows=SENTENCES if published else None)
 
 
-def _read_file(path: Path, name: str, folded: bool) -> tuple[Dataset, SourceCount]:
+def read_sentences(path: Path, name: str, folded: bool) -> tuple[Dataset, SourceCount]:
     """Read the sentences of a file, with white space folded only where the file is a published one."""
     if path.suffix.lower() in SUFFIXES:
         raise DataError(

@@ -19,7 +19,7 @@ from typing import Literal, get_args
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.core.json_files import parse_json
+from sts_lightning.core.files import parse_json
 from sts_lightning.data.overlap import pair_key, plain_words
 from sts_lightning.data.readers.row_values import fold
 from sts_lightning.data.tables import pairs_of

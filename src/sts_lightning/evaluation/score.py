@@ -162,5 +162,5 @@ def truncated_share(encoder: SentenceEncoder, tables: Sequence[Dataset], length:
     """Return the share of the distinct texts of tables that an encoder truncates after so many tokens."""
     rows = [table[:: -(-len(table) // SAMPLED_ROWS) or 1] for table in tables]
     columns = [values for row in rows for name, values in row.items() if name.startswith("sentence")]
-    texts = list({text for values in columns for text in values})
+    texts = list({text for values in columns for text in values if text is not None})
     return encoder.tokenizer.count_truncated(texts, length) / len(texts) if texts else 0.0

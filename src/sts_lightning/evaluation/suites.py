@@ -24,16 +24,17 @@ from sts_lightning.data.readers.classification import (
 )
 from sts_lightning.data.readers.row_values import check_score_range
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask, load_sts_tasks, text_found
+from sts_lightning.evaluation.deployed import score_deployed
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb import MTEBScore, evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.ranks import rank_tasks
 from sts_lightning.evaluation.statistics import require_finite
 from sts_lightning.evaluation.sts import (
     describe_binary,
-    encode_pairs,
     encode_tables,
     score_tasks,
     spearman_row,
+    table_cosines,
 )
 from sts_lightning.evaluation.transfer import evaluate_transfer
 from sts_lightning.runs.folder import RunFolder
@@ -92,6 +93,9 @@ def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
     """
     names = tuple(dict.fromkeys(cfg.tasks or ()))  # each once, or it would count twice in the average
     files = _test_files(cfg)
+    for key, usual in (("dims", []), ("vectors", ["float32"])):
+        if cfg.suite != "sts" and cfg[key] != usual:
+            raise ConfigError(f"{key}: only suite=sts scores vectors of other sizes and types.", key=key)
     with at_setting("data_root"):
         if cfg.suite == "sts":
             return _sts(cfg, names or (() if files else SEVEN_TASKS), files, text)
@@ -140,13 +144,15 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
     tables = [table for task in tasks for table in task.subsets.values()]
 
     def score(encoder: Encoder, folder: Path) -> Scored:
-        cosines = encode_pairs(encoder, tables)
+        vectors = encode_tables(encoder, tables)
+        cosines = table_cosines(vectors, tables)
         result = score_tasks(tasks, cosines, cfg.aggregate)
         folder.mkdir(parents=True, exist_ok=True)
         save_predictions(RunFolder(folder), tasks, cosines)
         for line in describe_binary(result):
             log.info("%s", line)
-        return {**result}, spearman_row(result)
+        deployed = score_deployed(vectors, tasks, cfg.aggregate, cfg.dims, cfg.vectors)
+        return {**result} | ({"deployed": deployed} if deployed else {}), spearman_row(result)
 
     return Suite(score, text_found(tables), tables)
 

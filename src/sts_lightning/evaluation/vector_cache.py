@@ -20,8 +20,7 @@ from safetensors.numpy import save_file
 import sts_lightning
 from sts_lightning.core.choices import Precision
 from sts_lightning.core.errors import DataError
-from sts_lightning.core.files import replacing
-from sts_lightning.core.json_files import parse_json
+from sts_lightning.core.files import parse_json, replacing
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.statistics import require_finite
 from sts_lightning.models.encoder import SentenceEncoder
@@ -137,6 +136,7 @@ def fingerprint(encoder: SentenceEncoder) -> str:
         "versions": [sts_lightning.__version__, transformers.__version__, tokenizers.__version__],
         "architecture": encoder.plain_backbone.config.to_dict(),
         "pooling": [encoder.pooling, encoder.layer, encoder.projection, encoder.normalize],
+        "truncate_dim": encoder.truncate_dim,
         "attention": encoder.bidirectional_layers,
         "denoise": rows.denoise if encoder.denoise_evaluation else None,
         "text": [rows.template, encoder.evaluation_text],

@@ -1,1 +1,1 @@
-"""Export of runs to other libraries: peft adapters, merged models, sentence-transformers models."""
+"""Export of runs to other libraries: peft, transformers, sentence-transformers and onnxruntime."""

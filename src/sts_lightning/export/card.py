@@ -130,6 +130,7 @@ LIBRARIES: dict[ExportFormat, str] = {
     "adapter": "peft",
     "merged": "transformers",
     "sentence-transformers": "sentence-transformers",
+    "onnx": "onnx",
 }
 """Library that reads a format, by its name on the hub."""
 

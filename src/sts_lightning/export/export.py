@@ -16,6 +16,7 @@ from sts_lightning.core.choices import ExportFormat
 from sts_lightning.core.errors import CheckpointError, StorageError
 from sts_lightning.core.files import check_new_folder, new_folder
 from sts_lightning.export.merged import save_tokenizer, write_merged
+from sts_lightning.export.onnx import write_onnx
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import restrain_library
@@ -69,7 +70,7 @@ def export(
     if base == "original" and format_ != "adapter":
         cfg.model = with_quantization(cfg.model, "none")
     encoder = load_from(source, cfg).eval()
-    if encoder.projection == "always" and format_ != "sentence-transformers":
+    if encoder.projection == "always" and format_ in ("adapter", "merged"):
         log.warning(
             "--format %s writes the model without the dense layers on top (model.projection=always), so "
             "its vectors differ; --format sentence-transformers includes them.",
@@ -115,6 +116,7 @@ WRITERS = {
     "adapter": write_adapter,
     "merged": write_merged,
     "sentence-transformers": write_sentence_transformers,
+    "onnx": write_onnx,
 }
 
 
@@ -128,6 +130,7 @@ def settings_of(encoder: SentenceEncoder) -> dict[str, Any]:
         "bidirectional_layers": encoder.bidirectional_layers,
         "projection": encoder.projection,
         "normalize": encoder.normalize,
+        "truncate_dim": encoder.truncate_dim,
         "denoise_evaluation": encoder.denoise_evaluation,
         "text_edit": encoder.text_edit,
     }

@@ -23,6 +23,8 @@ from sts_lightning.models.loading.quantization import dequantized
 def write_merged(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     """Write the merged backbone of an encoder, and its tokenizer.
 
+    The tokenizer has no template, which whoever pools the hidden states puts around a sentence.
+
     Args:
         encoder: Encoder; it must not be used afterwards, since its backbone is changed in place.
         folder: Output folder, empty.

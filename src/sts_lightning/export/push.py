@@ -53,7 +53,7 @@ class Target:
 
 
 EXPORT_FILES = (
-    *("model*.safetensors", "model.safetensors.index.json", "adapter_model.safetensors"),
+    *("model*.safetensors", "model.safetensors.index.json", "adapter_model.safetensors", "model.onnx*"),
     *("config.json", "adapter_config.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     *("[0-9]_*/config.json", "[0-9]_*/*.safetensors", "modules.json", "template_transformer.py"),
     *("sts_lightning.json", "tokenizer*", "vocab*", "merges.txt", "added_tokens.json"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import tempfile
 from pathlib import Path
@@ -11,16 +12,21 @@ from typing import Any
 from torch import nn
 
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.export.merged import write_merged
+from sts_lightning.export.merged import save_tokenizer, write_merged
+from sts_lightning.export.template import save_with_template
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.pooling import Pooling
+from sts_lightning.models.text.template import SLOT
+
+log = logging.getLogger(__name__)
 
 
 def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     """Write an encoder as a transformer, a pooling and, with a projection, dense modules.
 
-    With a template or edited sentences, the transformer is a `TemplateTransformer`. Its source file is copied
-    into the folder, which thus loads without this project.
+    A template is part of the tokenizer, or else, if it ends with the sentence, the default prompt. Where it
+    can be neither, or sentences are edited, the transformer is a `TemplateTransformer`. Its source file is
+    copied into the folder, which thus loads without this project, but with ``trust_remote_code=True`` alone.
 
     Args:
         encoder: Encoder; it must not be used afterwards, since its backbone is changed in place.
@@ -46,10 +52,13 @@ def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: st
     tokenizer.tokenizer.chat_template = None
     with tempfile.TemporaryDirectory() as merged_folder:
         write_merged(encoder, Path(merged_folder), name)
-        row_length = tokenizer.row_length(tokenizer.template, tokenizer.evaluation_length)
-        if tokenizer.template is None and encoder.text_edit == "none":
-            first: nn.Module = Transformer(merged_folder, max_seq_length=row_length)
+        prompts, reason = _include_template(encoder, Path(merged_folder))
+        included = tokenizer.template is not None and reason is None and not prompts
+        if reason is None:
+            first: nn.Module = Transformer(merged_folder, max_seq_length=tokenizer.row_tokens)
         else:
+            log.warning("the folder needs code, and so trust_remote_code=True: %s", reason)
+            row_length = tokenizer.row_length(tokenizer.template, tokenizer.evaluation_length)
             first = template_transformer.TemplateTransformer(
                 merged_folder,
                 max_seq_length=row_length,
@@ -72,11 +81,44 @@ def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: st
             modules.append(dense)
         if encoder.normalize:
             modules.append(Normalize())
-        model = SentenceTransformer(modules=modules, device="cpu")
+        model = SentenceTransformer(
+            modules=modules,
+            device="cpu",
+            prompts=prompts,
+            default_prompt_name=next(iter(prompts), None),
+            similarity_fn_name="cosine",
+            truncate_dim=encoder.truncate_dim,
+        )
         model.model_card_data.local_files_only = True  # or the card would ask the hub for the base model
         model.save(str(folder))
+        # As they were compared: the library would name a class that only transformers 5 has.
+        for name in ("tokenizer.json", "tokenizer_config.json") if included else ():
+            shutil.copy(Path(merged_folder, name), folder)
     if isinstance(first, template_transformer.TemplateTransformer):
         _add_source(folder, Path(template_transformer.__file__), type(first).__name__)
+
+
+def _include_template(encoder: SentenceEncoder, folder: Path) -> tuple[dict[str, str], str | None]:
+    """Make the template part of the tokenizer in a folder, or a prompt, or say why it is neither.
+
+    Returns:
+        Prompts of the library, all the same, and why the template needs code.
+    """
+    template = encoder.tokenizer.template
+    if encoder.text_edit != "none":
+        return {}, f"text_edit={encoder.text_edit} changes sentences."
+    if encoder.pooling == "mask_token":
+        return {}, "the library has no pooling of a mask token."
+    if template is None:
+        return {}, None
+    try:
+        save_with_template(encoder.tokenizer, folder)
+    except ConfigError as error:
+        save_tokenizer(encoder, folder)
+        prefix, suffix = template.split(SLOT)
+        # Under these names the prompt is that of encode_query and encode_document too.
+        return ({}, str(error)) if suffix else (dict.fromkeys(("query", "document"), prefix), None)
+    return {}, None
 
 
 POOLING: dict[Pooling, str] = {

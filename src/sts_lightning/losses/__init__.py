@@ -5,8 +5,19 @@ from __future__ import annotations
 import inspect
 import pkgutil
 from importlib import import_module
+from typing import Any
 
 from sts_lightning.losses.base import Loss
+
+
+def __getattr__(name: str) -> Any:
+    """Import a class on first use, as in ``from sts_lightning.losses import PearsonLoss``, and no other."""
+    if name == "for_sentence_transformers":
+        return import_module("sts_lightning.export.sentence_transformers_loss").SentenceTransformersLoss
+    for info in pkgutil.iter_modules(__path__):
+        if name.lower() == f"{info.name.replace('_', '')}loss":
+            return getattr(import_module(f"{__name__}.{info.name}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def all_losses() -> dict[str, type[Loss]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,13 @@ from sts_lightning.losses.base import Loss, accepts
 
 RESERVED = ("loss", "regularizer")
 """Names under which the whole loss and a regulariser are logged."""
+
+
+def check_names(argument: str, names: Iterable[str]) -> None:
+    """Reject names of losses that are taken: a ModuleDict has no module called like one of its methods."""
+    taken = sorted(name for name in names if name in RESERVED or hasattr(nn.ModuleDict(), name))
+    if taken:
+        raise ValueError(f"{argument} must have other names than {', '.join(taken)}, which are reserved.")
 
 
 class MixLoss(Loss):
@@ -60,10 +67,7 @@ class MixLoss(Loss):
             raise ValueError(
                 f"weights must be finite, not negative and not all 0, got {wrong or dict(weights)}."
             )
-        # A ModuleDict cannot hold a module under the name of one of its methods, such as "keys".
-        taken = sorted(name for name in terms if name in RESERVED or hasattr(nn.ModuleDict(), name))
-        if taken:
-            raise ValueError(f"terms must have other names than {', '.join(taken)}, which are reserved.")
+        check_names("terms", terms)
         self.terms = nn.ModuleDict(terms)
         self.weights = dict(weights)
         losses = list(terms.values())

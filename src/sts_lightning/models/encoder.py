@@ -29,10 +29,9 @@ from sts_lightning.models.loading.backbone import (
     load_backbone,
     plain,
 )
-from sts_lightning.models.loading.hub import find_adapter, warn_of_pipeline
-from sts_lightning.models.pooling import Pooling, pool
-from sts_lightning.models.projection import Projection, make_projection
-from sts_lightning.models.text.template import MASK
+from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles, find_adapter, warn_of_pipeline
+from sts_lightning.models.pooling import Pooling, Projection, make_projection, pool
+from sts_lightning.models.text.template import BARE, MASK, set_post_processor
 from sts_lightning.models.text.tokenizer import Prepare, SentenceTokenizer, TokenizedBatch
 
 if TYPE_CHECKING:
@@ -98,6 +97,8 @@ class SentenceEncoder(nn.Module):
         row_limit: The same of a row, special tokens and template included.
         normalize: Whether vectors are scaled to length 1, in training too.
         projector: Layers of the projection, linear ones and activations; by default new ones.
+        truncate_dim: Number of values of a vector that are kept, the first ones, after ``normalize``; None
+            for all. A loss, too, sees these alone; in sentence-transformers only ``encode`` truncates.
 
     Attributes:
         text_edit: Edit of sentences in evaluation (see `edit`); training never edits.
@@ -128,6 +129,7 @@ class SentenceEncoder(nn.Module):
         row_limit: int | None = None,
         normalize: bool = False,
         projector: nn.Sequential | None = None,
+        truncate_dim: int | None = None,
     ) -> None:
         super().__init__()
         name = type(backbone).__name__
@@ -155,6 +157,7 @@ class SentenceEncoder(nn.Module):
         self.layer = layer
         self.projection: Projection = projection
         self.normalize = normalize
+        self.truncate_dim = truncate_dim
         self.text_edit: TextEdit = "none"
         self.denoise_evaluation = denoise_evaluation and denoise != "none"
         self.bidirectional_layers = bidirectional_layers
@@ -306,7 +309,7 @@ class SentenceEncoder(nn.Module):
         size: int = self.backbone.config.hidden_size
         if self.projection == "always":
             size = [layer.out_features for layer in self.projector if isinstance(layer, nn.Linear)][-1]
-        return size
+        return size if self.truncate_dim is None else min(size, self.truncate_dim)
 
     @property
     def evaluation_text(self) -> dict[str, str | int | None]:
@@ -341,8 +344,7 @@ class SentenceEncoder(nn.Module):
             rows: Tokenised sentences.
             recompute: Whether to recompute each chunk with the same dropout in the backward pass, which takes
                 the memory of one chunk (gradient cache, see `recomputed`).
-            project: Whether to apply the projection and ``normalize``; otherwise the vectors are the pooled
-                ones.
+            project: Whether to apply `project`; otherwise the vectors are the pooled ones.
 
         Returns:
             Vectors in float32, shape (N, D); (V * N, D), view-major, of rows that hold V views each.
@@ -374,10 +376,11 @@ class SentenceEncoder(nn.Module):
         ]
 
     def project(self, vectors: Tensor) -> Tensor:
-        """Apply the projection, if the mode has one, and ``normalize``: to (N, D) in float32."""
+        """Apply the projection, if the mode has one, ``normalize`` and ``truncate_dim``: float32 (N, D)."""
         if self.projection == "always" or (self.projection != "none" and self.training):
             vectors = self.projector(vectors.to(next(self.projector.parameters()).dtype)).float()
-        return F.normalize(vectors, dim=-1) if self.normalize else vectors
+        vectors = F.normalize(vectors, dim=-1) if self.normalize else vectors
+        return vectors[..., : self.truncate_dim]
 
     def embed_chunk(
         self,
@@ -471,6 +474,7 @@ class SentenceEncoder(nn.Module):
         progress: bool | None = None,
         share_prefix: bool = True,
         normalize: bool = False,
+        dim: int | None = None,
     ) -> np.ndarray:
         """Embed sentences in batches of similar length; a sentence that is repeated is embedded each time.
 
@@ -481,16 +485,21 @@ class SentenceEncoder(nn.Module):
             progress: Whether to show a progress bar; by default in a terminal if there are many chunks.
             share_prefix: Whether a causal model computes the tokens that all sentences start with only once.
             normalize: Whether to scale the vectors to length 1, if the encoder does not do so anyway.
+            dim: Number of values of a vector that are kept, the first ones; None for all. An encoder that
+                normalises scales them to length 1 again; sentence-transformers does so only if asked to.
 
         Returns:
             float32 array, shape (N, D), in the order given.
 
         Raises:
             TypeError: The sentences are no list of strings.
+            ValueError: ``dim`` is out of range.
         """
         sentences = as_texts(sentences)
+        if dim is not None and not 1 <= dim <= self.dimension:
+            raise ValueError(f"dim must lie between 1 and {self.dimension}, the size of a vector, got {dim}.")
         if not sentences:
-            return np.zeros((0, self.dimension), dtype=np.float32)
+            return np.zeros((0, dim or self.dimension), dtype=np.float32)
         chunk_tokens = chunk_tokens or usual_chunk_tokens(self.device.type)
         with evaluation_mode(self), torch.inference_mode():
             batch = self.tokenizer.rows(sentences, chunk_tokens, self.denoise_evaluation, self.text_edit)
@@ -508,8 +517,10 @@ class SentenceEncoder(nn.Module):
             # Reading inner layers registers hooks in the modules, which is not safe in threads.
             threaded = self.device.type == "cpu" and not self._reads_inner_layers
             pooled = embed_chunks(embed, batch.chunks, threaded, progress)
-            vectors = self.project(batch.arrange(pooled))
-            return np.asarray((F.normalize(vectors, dim=-1) if normalize else vectors).cpu().numpy())
+            vectors = self.project(batch.arrange(pooled))[:, :dim]
+            if normalize or (self.normalize and dim is not None):
+                vectors = F.normalize(vectors, dim=-1)
+            return np.asarray(vectors.cpu().numpy())
 
     @staticmethod
     def similarity(vectors: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:
@@ -571,7 +582,13 @@ def load_model(name: str, **loading: Unpack[Loading]) -> Loaded:
     """
     folder = find_adapter(name)
     if folder is None:
-        return load_backbone(name, **loading)
+        backbone, tokenizer = load_backbone(name, **loading)
+        bare = tokenizer.init_kwargs.pop(BARE, None)
+        # An export names its template, which is put around each sentence here: the tokenizer must not do it
+        # too. Where another library has saved the model again, the tokenizer's tokens are all there is.
+        if bare is not None and ModelFiles(name).path(OWN_FILE) is not None:
+            set_post_processor(tokenizer, bare)
+        return backbone, tokenizer
     from sts_lightning.models.loading.adapters import load_merged
 
     return load_merged(name, folder, **loading)

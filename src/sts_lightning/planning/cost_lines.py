@@ -20,8 +20,7 @@ from rich.console import Console
 
 import sts_lightning
 from sts_lightning.core.errors import UserError
-from sts_lightning.core.files import write_atomic
-from sts_lightning.core.json_files import read_json
+from sts_lightning.core.files import read_json, write_atomic
 from sts_lightning.core.text import counted
 from sts_lightning.planning.gpus import (
     BANDWIDTH,

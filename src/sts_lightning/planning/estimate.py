@@ -146,7 +146,7 @@ class Tracer:
         if cfg.trainer.chunk_tokens == "auto":
             self.chunk_tokens = training_chunk_tokens("gpu" if device.gpu else "cpu", self.precision)
         self.processes = max(1, cfg.trainer.devices * cfg.trainer.num_nodes)
-        self.batch_size = math.ceil(cfg.data.batch_size / self.processes)
+        self.batch_size = math.ceil(make_data(cfg).batch_size / self.processes)
         self._loss: LossTrace | None = None
         self._longest: Batch[TokenizedBatch] | None = None
         self._traces: dict[int | None, tuple[Trace, int]] = {}
@@ -244,7 +244,7 @@ class Tracer:
         batch = collate([example] * self.batch_size)
         # As of different sentences, since a loss may leave out the rows that repeat one.
         numbers = torch.arange(batch.num_views * batch.size).view(batch.num_views, -1)
-        self._longest = replace(batch, sentence_ids=numbers)
+        self._longest = replace(batch, sentence_ids=numbers, part=data.widest)
         return self._longest
 
     def _step(self, sheet: Blueprint, batch: Batch[TokenizedBatch], rows: TokenizedBatch) -> Trace:
@@ -340,7 +340,7 @@ def draw(cfg: DictConfig, precision: str, micro: int | None, layers: int | None 
     data = make_data(cfg)
     skeleton = build_skeleton(trained_model(cfg, precision), cfg.prompt, layers)
     encoder = skeleton.encoder
-    loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
+    loss = make_loss(cfg.loss, encoder.dimension, data.parts)
     freeze(encoder, cfg.optim.freeze)
     auxiliary, notes = draw_auxiliary(cfg, encoder)
     if cfg.trainer.gradient_checkpointing:

@@ -11,6 +11,7 @@ checkpoints/step_N.ckpt     trained parameters after step N, if trainer.keep_eve
 stages.yaml                 configurations of the stages of a run; each stage has a subfolder, or one that
                             runs share, in `stages` beside the run folder
 plots/*.png, train.log      for the user
+mlflow.db, mlflow_run       with logger=mlflow: its store, and the run in it that a resumed run goes on in
 report.html                 scores, plots, pairs of disagreement, cost and settings, on one page
 ==========================  ===========================================================================
 """
@@ -84,6 +85,7 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
         self.plots = self.path / "plots"
         self.page_file = self.path / "report.html"
+        self.mlflow_run = self.path / "mlflow_run"
         self.attempt = (self.history_file, self.checkpoints, self.path / "tensorboard")
         """Files written before the first checkpoint, removed when the run starts again."""
 

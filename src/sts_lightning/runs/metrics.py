@@ -23,8 +23,7 @@ from typing_extensions import TypedDict
 
 from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.errors import CheckpointError, TrainingError
-from sts_lightning.core.files import write_atomic
-from sts_lightning.core.json_files import as_type, check_finite, read_json
+from sts_lightning.core.files import as_type, check_finite, read_json, write_atomic
 
 TrainedOn = tuple[TrainingCount | None, ...]
 """Data of the stages of a run; None where it is unknown, nothing for a model that was not trained here."""

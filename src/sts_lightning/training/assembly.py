@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.build import LOADING, build, name_setting, shared_settings
+from sts_lightning.config.build import LOADING, build, items, name_setting, shared_settings
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.module import DataModule
 from sts_lightning.losses.base import Loss
@@ -29,26 +29,63 @@ def make_data(cfg: DictConfig) -> DataModule:
         ConfigError: A setting is out of range, or the configuration builds something other than data.
     """
     loading = {key: cfg.data[key] for key in LOADING if key in cfg.data}
-    settings = OmegaConf.masked_copy(cfg.data, [key for key in cfg.data if key not in loading])
-    further = {"seed": loading["seed"]} if "seed" in loading else {}  # of splits and repetitions, too
-    data_set: DataSet = build("data", settings, DataSet, {**shared_settings(cfg), **further})
+    facts = shared_settings(cfg)
+    if "seed" in loading:  # of splits and repetitions, too
+        facts["seed"] = loading["seed"]
+    parts = {}
+    if isinstance(cfg.data.get("parts"), DictConfig):
+        parts["parts"], sizes = _make_parts(cfg.data.parts, facts)
+        if loading["batch_size"] is None:
+            loading["batch_size"] = sizes
+    data_set: DataSet = build("data", _without_loading(cfg.data), DataSet, facts, **parts)
     with name_setting("data", cfg.data):
         return DataModule(data_set, **loading)
 
 
-def make_loss(node: DictConfig, dimension: int, top_label: float) -> Loss:
+def _make_parts(nodes: DictConfig, facts: Mapping[str, Any]) -> tuple[dict[str, DataSet], dict[str, int]]:
+    """Build the parts of joint data; return them and their batch sizes by name.
+
+    Args:
+        nodes: Their configurations. What the top level sets for all data, such as ``path``, a part may set
+            for itself.
+        facts: Settings that they share.
+    """
+    parts, sizes = {}, {}
+    for name, node in items(nodes):
+        shared = {key: value for key, value in facts.items() if key not in node or key in LOADING}
+        parts[name] = build(f"data.parts.{name}", _without_loading(node), DataSet, shared)
+        sizes[name] = int(node.batch_size)
+    return parts, sizes
+
+
+def _without_loading(node: DictConfig) -> DictConfig:
+    """Return the settings of a data set without those of the `DataModule`."""
+    return OmegaConf.masked_copy(node, [key for key, _ in items(node) if key not in LOADING])
+
+
+def make_loss(node: DictConfig, dimension: int, parts: Mapping[str, DataSet], path: str = "loss") -> Loss:
     """Build the loss of a configuration, with its head if it has one.
 
     Args:
         node: Configuration of the loss.
         dimension: D, the size of an embedding.
-        top_label: Highest label of the data: the top score, or the number of classes minus one.
+        parts: The data by part, whose highest labels heads may need.
+        path: Key of the node, for messages.
 
     Raises:
         ConfigError: A setting is out of range, the loss cannot be computed on embeddings of this size, or
             the configuration builds something other than a loss.
     """
-    loss: Loss = build("loss", node, Loss, {"dimension": dimension, "top_label": top_label})
+    further = {}
+    if isinstance(nodes := node.get("parts"), DictConfig):  # losses by part of joint data
+        further["parts"] = {
+            name: make_loss(
+                each, dimension, {name: parts[name]} if name in parts else parts, f"{path}.parts.{name}"
+            )
+            for name, each in items(nodes)
+        }
+    top_label = max(part.top_label for part in parts.values())
+    loss: Loss = build(path, node, Loss, {"dimension": dimension, "top_label": top_label}, **further)
     return loss
 
 

@@ -176,10 +176,10 @@ class STSModule(pl.LightningModule):
         views = vectors.unflatten(0, (batch.num_views, -1))
         return gather_examples(views, batch.size, batch.shard, self.official_gather)
 
-    def read_batch(self, batch: Batch[TokenizedBatch]) -> dict[str, Tensor]:
+    def read_batch(self, batch: Batch[TokenizedBatch]) -> dict[str, Any]:
         """Return the arguments that the loss takes from the batch, besides labels."""
-        ids = batch.sentence_ids
-        return {} if ids is None or "sentence_ids" not in self.loss.takes else {"sentence_ids": ids}
+        known = {"sentence_ids": batch.sentence_ids, "part": batch.part}
+        return {name: known[name] for name in self.loss.takes if known.get(name) is not None}
 
     def step_of(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Step:
         """Run the encoder, and return what an auxiliary model may read."""
@@ -208,7 +208,7 @@ class STSModule(pl.LightningModule):
         with torch.autocast(views.device.type, enabled=False):  # losses are computed in float32
             loss = self._loss(views, batch.labels, further)
         self._keep_loss(loss.detach())
-        self._log_step(loss.detach(), batch.size)
+        self._log_step(loss.detach(), batch)
         self._finished = step
         return loss
 
@@ -315,7 +315,7 @@ class STSModule(pl.LightningModule):
                 return f"the weight {name} is NaN or infinite: check the files that the run started from."
         return "a lower optim.lr, a longer optim.warmup or precision=32-true helps most often."
 
-    def _loss(self, views: Tensor, labels: Tensor | None, further: dict[str, Tensor]) -> Tensor:
+    def _loss(self, views: Tensor, labels: Tensor | None, further: dict[str, Any]) -> Tensor:
         loss: Tensor = self.loss(views, labels, **further)
         check_scalar(loss, self.loss, trains=self.regularizer is None)
         if self.regularizer is not None:
@@ -326,10 +326,16 @@ class STSModule(pl.LightningModule):
             check_scalar(loss, self.loss, trains=True)
         return loss
 
-    def _log_step(self, loss: Tensor, batch_size: int) -> None:
+    def _log_step(self, loss: Tensor, batch: Batch[TokenizedBatch]) -> None:
+        batch_size, observed = batch.size, self.loss.observed
         self.log("train/loss", loss, batch_size=batch_size)
-        for name, value in self.loss.observed.items():
+        for name, value in observed.items() if not batch.part else ():
             self.log(f"train/{name}", value, batch_size=batch_size)
+        step = self.global_step + 1
+        if batch.part and step % self.trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
+            # Lightning would repeat the last values of a part in the steps of the others.
+            for logger in self.trainer.loggers:
+                logger.log_metrics({f"train/{name}": float(value) for name, value in observed.items()}, step)
         rates = [group["lr"] for group in self.trainer.optimizers[0].param_groups]
         self.log("lr", on_host(max(rates)), batch_size=batch_size)
         if self.trainer.progress_bar_callback is not None and self._last_loss is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, RichProgressBar, WeightAveraging
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 from lightning.pytorch.strategies import DDPStrategy
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
@@ -32,6 +33,13 @@ from sts_lightning.training.callbacks.resume_checkpoint import RunRecorder
 
 DEFAULT_EPOCHS = 2
 """Length of a run for which neither ``trainer.max_epochs`` nor ``trainer.max_steps`` is set."""
+
+PROFILERS: dict[Any, Callable[..., Profiler]] = {
+    "simple": SimpleProfiler,
+    "advanced": AdvancedProfiler,
+    "pytorch": PyTorchProfiler,
+}
+"""Lightning's profilers by the names of ``trainer.extra.profiler``; they write to the run folder."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +143,8 @@ def make_trainer(
     if cfg.devices != 1 or cfg.num_nodes != 1:
         strategy = DDPStrategy(find_unused_parameters=partly_used)
     extra: Any = OmegaConf.to_container(cfg.extra, resolve=True)
+    if (profiler := extra.get("profiler")) in PROFILERS:  # by its name alone it would write to the log only
+        extra["profiler"] = PROFILERS[profiler](dirpath=run.path, filename="profile")
     # Deterministic algorithms fill new memory with NaN, which takes time; nothing here reads it before.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a property
     try:

@@ -30,7 +30,7 @@ from sts_lightning.training.assembly import make_loss, make_module
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import StepCount, count_steps, make_trainer
-from sts_lightning.workflows.checks import Parts
+from sts_lightning.workflows.checks import Parts, has_head
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     model = trained_model(cfg, machine.precision)
     encoder = build_encoder(model, cfg.prompt, weights_device(machine))
-    loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
+    loss = make_loss(cfg.loss, encoder.dimension, data.parts)
     keep: set[str] = set()
     if cfg.init_from is not None:  # after the loss, whose head it may fill; before anything copies weights
         with at_setting("init_from"):
@@ -122,7 +122,8 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
             loggers=parts.loggers,
             callbacks=parts.callbacks,
             resume_command=resume_command,
-            partly_used=encoder.layer != -1,
+            # In a step of joint data the heads of the other parts have no gradient.
+            partly_used=encoder.layer != -1 or ("part" in loss.takes and has_head(loss)),
         )
     return Experiment(parts, module, steps, trainer)
 

@@ -6,9 +6,11 @@ combinations that would train something else than they say, or lose hours or res
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,13 +18,15 @@ from hydra.utils import get_class, get_method
 from lightning.pytorch.callbacks import Callback, EarlyStopping
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
+from torch import nn
 
-from sts_lightning.config.build import argument_types, build, shared_settings
-from sts_lightning.config.check import check_config, check_known, suggest, unknown_key
+from sts_lightning.config.build import build, items, shared_settings
+from sts_lightning.config.check import check_config, check_known, data_arguments, suggest, unknown_key
 from sts_lightning.config.machine import Machine, cuda_devices, decide, decided
 from sts_lightning.config.trust import check_links
 from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError, ConfigError
+from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.tables import SCORE_RANGE, values_of
 from sts_lightning.losses import all_losses
@@ -38,14 +42,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TRIAL_SIZES = (65_536, 1.0)
-"""Size of an embedding, beyond that of any model, and highest label with which a loss is checked.
+TRIAL_DIMENSION = 65_536
+"""Size of an embedding, beyond that of any model, with which a loss is checked.
 
 The loss that trains is built after the model, of which nothing has been loaded yet.
 """
 
 TRAINER_EXTRA = ("benchmark", "detect_anomaly", "inference_mode", "max_time", "profiler")
 """Arguments of Lightning's Trainer that a run may set besides the settings of the group ``trainer``."""
+
+LOGGERS = {"comet": "comet_ml", "mlflow": "mlflow", "wandb": "wandb"}
+"""Modules that loggers need, by the name of their extra, which is that of their setting too."""
 
 SMALLER_BATCHES = "set data.batch_size instead (trainer.chunk_tokens bounds the memory)"
 CALLBACKS = {
@@ -69,7 +76,6 @@ class Built:
     Attributes:
         loss: The loss, for checks alone: that which trains is built after the model.
         data: The data.
-        loggers: Destinations of metrics.
         callbacks: Callbacks besides those that every run has.
         regularizer: A term that is added to the loss.
         auxiliary: A part that supplies the loss with an argument.
@@ -77,7 +83,6 @@ class Built:
 
     loss: Loss
     data: DataModule
-    loggers: Sequence[Logger]
     callbacks: Sequence[Callback]
     regularizer: Regularizer | None
     auxiliary: AuxiliaryModel | None
@@ -88,6 +93,7 @@ class Parts(Built):
     """A training run that can start: its configuration, and the parts that need no weights.
 
     Attributes:
+        loggers: Destinations of metrics.
         run: The run folder.
         cfg: The configuration as composed or stored.
         machine: The hardware, and the settings that depend on it.
@@ -95,6 +101,7 @@ class Parts(Built):
         first: Whether this is the process of the run that writes the folder.
     """
 
+    loggers: Sequence[Logger]
     run: RunFolder
     cfg: DictConfig
     machine: Machine
@@ -133,7 +140,36 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
     built.data.setup()
     check_scores(built.loss, built.data)
     built = replace(built, callbacks=[*built.callbacks, *callbacks])
-    return Parts(**vars(built), run=run, cfg=cfg, machine=machine, resumed=resume and not again, first=first)
+    return Parts(
+        **vars(built),
+        loggers=make_loggers(run, cfg),
+        run=run,
+        cfg=cfg,
+        machine=machine,
+        resumed=resume and not again,
+        first=first,
+    )
+
+
+def make_loggers(run: RunFolder, cfg: DictConfig) -> list[Logger]:
+    """Build the loggers of a run that can start: MLflow's constructor writes, and Comet's calls its server.
+
+    Args:
+        run: The run folder, which exists.
+        cfg: A configuration without interpolations.
+
+    Raises:
+        ConfigError: A constructor rejects its settings.
+    """
+    loggers = []
+    for key, node in items(cfg.logger):
+        taken = inspect.signature(get_method(node["_target_"])).parameters
+        given: dict[str, Any] = {"save_dir": str(run.path)} if "save_dir" in taken else {}
+        # MLflow keeps nothing in a folder any more. Its default is what MLFLOW_TRACKING_URI says.
+        if "tracking_uri" in taken and not (node.get("tracking_uri") or taken["tracking_uri"].default):
+            given["tracking_uri"] = f"sqlite:///{run.path.absolute()}/mlflow.db"
+        loggers.append(build(f"logger.{key}", node, Logger, **given))
+    return loggers
 
 
 def check_later_run(run: RunFolder, cfg: DictConfig, read: set[str]) -> str | None:
@@ -181,10 +217,15 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
     """
     data = make_data(cfg)
     with torch.random.fork_rng(devices=[]):  # a head draws its start from the global random state
-        loss = make_loss(cfg.loss, *TRIAL_SIZES)
+        loss = make_loss(cfg.loss, TRIAL_DIMENSION, data.parts)
     check_fit(loss, data, cfg.data)
-    save_dir = str(run.path)
-    loggers = [build(f"logger.{key}", node, Logger, save_dir=save_dir) for key, node in cfg.logger.items()]
+    for key in sorted(LOGGERS.keys() & cfg.logger.keys()):
+        if find_spec(LOGGERS[key]) is None:
+            raise ConfigError(
+                f"logger.{key} needs a package that is not installed.",
+                key=f"logger.{key}",
+                hint=f"pip install 'sts-lightning[{key}]'",
+            )
     callbacks = [build(f"callbacks.{key}", node, Callback) for key, node in cfg.callbacks.items()]
     regularizer = auxiliary = None
     if cfg.regularizer:
@@ -195,7 +236,7 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
         from sts_lightning.training.auxiliary.base import AuxiliaryModel  # few runs have one
 
         auxiliary = build("auxiliary", cfg.auxiliary, AuxiliaryModel)
-    built = Built(loss, data, loggers, callbacks, regularizer, auxiliary)
+    built = Built(loss, data, callbacks, regularizer, auxiliary)
     for error in conflicts(cfg, built):
         raise error
     return built
@@ -217,14 +258,15 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
         if key not in TRAINER_EXTRA:
             yield unknown_key(f"trainer.extra.{key}", f"There are: {', '.join(TRAINER_EXTRA)}.")
 
-    arguments = argument_types(get_method(cfg.data["_target_"]))
+    arguments = data_arguments(cfg)
     if cfg.path is not None and "path" not in arguments:
         hint = "Add data=pairs_file, triplets_file, classes_file, sentences_file or pairs_hub."
         yield ConfigError(f"path={cfg.path} has no effect on this data.", key="path", hint=hint)
     if cfg.dev != "stsb" and "dev" not in arguments:
         text = f"dev={cfg.dev} has no effect on this data, which has its own dev pairs."
         yield ConfigError(text, key="dev")
-    if cfg.prompt.template is not None and any(view.augmentation is not None for view in data.views):
+    views = [view for part in data.parts.values() for view in part.views]
+    if cfg.prompt.template is not None and any(view.augmentation is not None for view in views):
         text = "data.repetition would repeat words of the template; use prompt=none."
         yield ConfigError(text, key="data.repetition")
 
@@ -242,17 +284,18 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
             "factors is not that of their products.",
             key="trainer.wise_ft",
         )
-    if not trained and not _has_head(loss):
+    if not trained and not has_head(loss):
         yield ConfigError(
             f"optim.freeze={cfg.optim.freeze} leaves nothing to train: {name} has no head. "
             "Set optim.freeze=none, or choose a loss with a head.",
             key="optim.freeze",
         )
 
-    if regularizer is not None and data.num_views < regularizer.least_views:
+    fewest = min(len(part.views) for part in data.parts.values())
+    if regularizer is not None and fewest < regularizer.least_views:
         yield ConfigError(
             f"regularizer: {type(regularizer).__name__} reads {regularizer.least_views} views with these "
-            f"settings, and this data gives {data.num_views}.",
+            f"settings, and this data gives {fewest}.",
             key="regularizer",
         )
     if regularizer is not None and regularizer.needs_phases:
@@ -293,7 +336,7 @@ def unread(cfg: DictConfig, loss: Loss) -> list[str]:
     listmle, mse = cfg.loss.get("distillation") == "listmle", cfg.loss.get("comparison") == "mse"
     rules: list[tuple[str, object, bool, str]] = [
         ("trainer.init", "best", cfg.init_from is None, "init_from=null"),
-        ("optim.head_lr", None, not _has_head(loss), f"{type(loss).__name__}, which has no head"),
+        ("optim.head_lr", None, not has_head(loss), f"{type(loss).__name__}, which has no head"),
         ("regularizer", None, frozen, f"optim.freeze={cfg.optim.freeze}"),
         ("trainer.wise_ft", [], frozen, f"optim.freeze={cfg.optim.freeze}"),
         ("optim.layer_decay", 1.0, frozen, f"optim.freeze={cfg.optim.freeze}"),
@@ -309,7 +352,8 @@ def unread(cfg: DictConfig, loss: Loss) -> list[str]:
     ]
 
 
-def _has_head(loss: Loss) -> bool:
+def has_head(loss: Loss) -> bool:
+    """Return whether a loss has weights of its own."""
     return any(True for _ in loss.parameters())
 
 
@@ -326,29 +370,59 @@ def check_fit(loss: Loss, data: DataModule, settings: Mapping[str, Any] = {}) ->
             small, or the loss does not declare what it accepts.
     """
     check_declared(loss)
-    if not fits(loss, data):
-        have = f"{data.num_views} views and {LABEL_WORDS[data.label]}"
-        others = [stem for stem, other in all_losses().items() if fits(other, data)]
-        raise ConfigError(
-            f"{type(loss).__name__} needs {loss.needs()}, but this data gives {have}. "
-            f"Losses that fit this data: {', '.join(others) or 'none'}.",
-            key="loss",
-            hint=_other_data(loss, data, settings),
-        )
-    if data.batch_size < loss.least_batch:
-        raise ConfigError(
-            f"{type(loss).__name__} compares nothing in a batch of {data.batch_size}; with these "
-            f"settings data.batch_size must be at least {loss.least_batch}.",
-            key="data.batch_size",
-        )
+    for name, each in losses_by_part(loss, data).items():
+        below = f".parts.{name}" if each is not loss else ""
+        part, size = data.parts[name], data.batch_sizes[name]
+        own = settings.get("parts", {}).get(name, {}) if name else settings
+        if not fits(each, part):
+            where, have = (
+                f" ({name})" if name else "",
+                f"{len(part.views)} views and {LABEL_WORDS[part.label]}",
+            )
+            others = [stem for stem, other in all_losses().items() if fits(other, part)]
+            raise ConfigError(
+                f"{type(each).__name__} needs {each.needs()}, but this data{where} gives {have}. "
+                f"Losses that fit this data: {', '.join(others) or 'none'}.",
+                key=f"loss{below}",
+                hint=_other_data(each, part, own),
+            )
+        if size < each.least_batch:
+            key = f"data.parts.{name}.batch_size" if name else "data.batch_size"
+            raise ConfigError(
+                f"{type(each).__name__} compares nothing in a batch of {size}; with these "
+                f"settings {key} must be at least {each.least_batch}.",
+                key=key,
+            )
 
 
-def fits(loss: Loss | type[Loss], data: DataModule) -> bool:
+def losses_by_part(loss: Loss, data: DataModule) -> dict[str, Loss]:
+    """Return the loss of each part of the data; a loss without parts is that of all.
+
+    Raises:
+        ConfigError: The loss has other parts than the data.
+    """
+    losses = getattr(loss, "parts", None)
+    if not isinstance(losses, nn.ModuleDict):
+        return dict.fromkeys(data.parts, loss)
+    if set(losses.keys()) != set(data.parts):
+        known = ", ".join(data.data_set.parts)
+        raise ConfigError(
+            f"loss.parts has losses for {', '.join(losses)}, but this data has "
+            f"{f'the parts {known}' if known else 'no parts'}.",
+            key="loss.parts",
+            hint=None if known else "Add data=joint with data.parts, or choose another loss.",
+        )
+    return {
+        name: each for name, each in losses.items() if isinstance(each, Loss)
+    }  # all are: for the type checker
+
+
+def fits(loss: Loss | type[Loss], data: DataSet) -> bool:
     """Return whether a loss can use the views and the label of the data."""
-    return accepts(loss, data.num_views) and data.label in loss.labels
+    return accepts(loss, len(data.views)) and data.label in loss.labels
 
 
-def _other_data(loss: Loss, data: DataModule, settings: Mapping[str, Any]) -> str | None:
+def _other_data(loss: Loss, data: DataSet, settings: Mapping[str, Any]) -> str | None:
     """Return how to read pairs with a score as positives, positives with a score, or triplets as pairs."""
     if "score" in loss.labels and data.label == "none" and accepts(loss, 2):
         if settings.get("positives_from") is not None:
@@ -376,15 +450,17 @@ def check_scores(loss: Loss, data: DataModule) -> None:
     Raises:
         ConfigError: All scores are equal.
     """
-    labels = values_of(data.train, "label") if data.label == "score" and loss.compares else []
-    if not labels or min(labels) < max(labels):
-        return
-    raise ConfigError(
-        f"{type(loss).__name__} compares scores, but all {len(labels):,} training pairs have the score "
-        f"{data.source_score(labels[0]):g}.",
-        key="loss",
-        hint="loss=cosine_mse does not compare them.",
-    )
+    for name, each in losses_by_part(loss, data).items():
+        scored = data.parts[name].label == "score" and each.compares
+        labels = values_of(data.splits[name].train, "label") if scored else []
+        if not labels or min(labels) < max(labels):
+            continue
+        raise ConfigError(
+            f"{type(each).__name__} compares scores, but all {len(labels):,} training pairs have the score "
+            f"{data.source_score(labels[0], name):g}.",
+            key="loss",
+            hint="loss=cosine_mse does not compare them.",
+        )
 
 
 def check_machine(machine: Machine) -> None:

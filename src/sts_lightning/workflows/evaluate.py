@@ -114,9 +114,11 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     text: Any = "raw" if trained is None else trained.get("senteval_text", "raw")
     suite = open_suite(cfg, cfg.senteval_text or text)
     encoder = load_evaluated(cfg, device, run, trained)
+    if max(cfg.dims, default=0) > encoder.dimension:  # would be scored as the whole vector
+        raise ConfigError(f"dims={cfg.dims}: a vector has {encoder.dimension} values.", key="dims")
     if suite.tables:
         report_truncation(encoder, suite.tables)
-    cached = None if cfg.cache_dir is None else _cached(encoder, cfg.cache_dir)
+    cached = None if cfg.cache_dir is None else cached_vectors(encoder, cfg.cache_dir)
     reader: Encoder = cached or encoder
     result, row = suite.score(UnitVectors(reader) if cfg.normalize else reader, folder)
     if cached is not None:
@@ -149,12 +151,17 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     }[cfg.suite]
     read = "" if suite.text is None else f", senteval_text={suite.text}"
     title = f"{what}{encoder.precision}, text_edit={encoder.text_edit}{read})"
-    print_scores(title, {name: row})
+    if "deployed" in result:
+        rows = {f"{key} ({each['bytes']} B)": each["scores"] for key, each in result["deployed"].items()}
+        print_scores(f"{name}: {title}", rows)
+    else:
+        print_scores(title, {name: row})
     log.info("all scores: %s", RunFolder(RunFolder(folder).metrics_file).name)
     return float(result["average"])
 
 
-def _cached(encoder: SentenceEncoder, cache_dir: str) -> CachedVectors:
+def cached_vectors(encoder: SentenceEncoder, cache_dir: str) -> CachedVectors:
+    """Return an encoder that keeps vectors in a folder, below which each model has its own."""
     with at_setting("cache_dir"):
         return CachedVectors(encoder, Path(cache_dir) / fingerprint(encoder)[:16], encoder.precision)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from lightning.pytorch.loggers import Logger, TensorBoardLogger
+from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.machine import decided
 from sts_lightning.core.errors import TrainingError
-from sts_lightning.data.tables import values_of
+from sts_lightning.core.files import write_atomic
+from sts_lightning.data.tables import PART, values_of
 from sts_lightning.evaluation.score import Scores, report_truncation, score
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.runs.folder import RunFolder
@@ -22,7 +24,7 @@ from sts_lightning.runs.state import begin_again, defining_leaves
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.micro_batch_search import REMEDY
 from sts_lightning.workflows.build import Experiment
-from sts_lightning.workflows.checks import check_monitors
+from sts_lightning.workflows.checks import check_monitors, losses_by_part
 
 log = logging.getLogger(__name__)
 
@@ -81,20 +83,24 @@ def _begin(experiment: Experiment) -> None:
         parts.run.save_config(decided(parts.cfg, parts.machine))
         if not parts.resumed:
             log_settings(parts.loggers, decided(parts.cfg, parts.machine))
+            for logger in parts.loggers:
+                if isinstance(logger, MLFlowLogger):
+                    write_atomic(parts.run.mlflow_run, str(logger.run_id))
         tests = [table for task in parts.data.tests for table in task.subsets.values()]
         report_truncation(experiment.module.encoder, [parts.data.dev, *tests], parts.data.train)
         _warn_of_equal_labels(experiment)
     rows, drawn = len(parts.data.train), parts.data.epoch_rows
-    alone = parts.data.train_dataloader().drop_last and steps.epoch_steps == drawn // parts.data.batch_size
+    whole = steps.epoch_steps == parts.data.train_dataloader().whole_epoch
+    alone = sum(part.drops_one for part in parts.data.rows.values()) if whole else 0
     if parts.machine.reasons:
         log.info("machine: %s", "; ".join(parts.machine.reasons))
     log.info(
-        "%s%s%s, %d steps of batch %d, dev evaluation every %d steps; run folder %s",
+        "%s%s%s, %d steps of batch %s, dev evaluation every %d steps; run folder %s",
         f"{rows:,} examples",
         "" if rows == drawn else f", {drawn:,} in an epoch",
-        ", 1 of them left out of each epoch" if alone else "",
+        f", {alone} of them left out of each epoch" if alone else "",
         steps.total_steps,
-        parts.data.batch_size,
+        " or ".join(str(size) for size in dict.fromkeys(parts.data.batch_sizes.values())),
         steps.val_steps,
         parts.run.name,
     )
@@ -112,29 +118,34 @@ def _begin(experiment: Experiment) -> None:
 
 def _warn_of_equal_labels(experiment: Experiment) -> None:
     """Warn of batches of the first epoch whose labels are all equal, where the loss compares them."""
-    loss, data = experiment.module.loss, experiment.parts.data
-    if not loss.compares:
-        return
-    batches = data.train_dataloader().first_epoch()[: experiment.steps.total_steps]
-    labels = np.asarray(values_of(data.train, "label"))
-    equal = sum(np.ptp(labels[rows]) == 0 for rows in batches)
-    if equal:
-        log.warning(
-            "WARNING: in %d of %d batches of the first epoch all %s are equal, and %s does not train on "
-            "them; a larger data.batch_size%s avoids it.",
-            equal,
-            len(batches),
-            "scores" if data.label == "score" else "classes",
-            type(loss).__name__,
-            ", or loss=cosine_mse," if data.label == "score" else "",
-        )
+    data, batches = experiment.parts.data, None
+    for name, loss in losses_by_part(experiment.module.loss, data).items():
+        if not loss.compares:
+            continue
+        if batches is None:
+            batches = data.train_dataloader().first_epoch()[: experiment.steps.total_steps]
+            labels = np.asarray(values_of(data.train, "label"), dtype=np.float64)
+            parts = values_of(data.train, PART) if name else [""] * len(labels)
+        of_part = [rows for rows in batches if parts[rows[0]] == name]
+        equal = sum(np.ptp(labels[rows]) == 0 for rows in of_part)
+        noun = "scores" if data.parts[name].label == "score" else "classes"
+        if equal:
+            log.warning(
+                "WARNING: in %d of %d batches of the first epoch all %s are equal, and %s does not train on "
+                "them; a larger data.batch_size%s avoids it.",
+                equal,
+                len(of_part),
+                noun,
+                type(loss).__name__,
+                ", or loss=cosine_mse," if noun == "scores" else "",
+            )
 
 
 def log_settings(loggers: Sequence[Logger], cfg: DictConfig) -> None:
     """Give the loggers the settings of a run by dotted key, without folders of the machine."""
     plain: Any = OmegaConf.to_container(cfg, resolve=True)
-    settings = {
-        key: value if isinstance(value, bool | int | float | str) else str(value)
+    settings = {  # a key may be a pattern of files, and MLflow takes no other characters
+        re.sub(r"[^\w./: -]", "_", key): value if isinstance(value, bool | int | float | str) else str(value)
         for key, value in defining_leaves(plain).items()
     }
     for logger in loggers:
@@ -150,4 +161,6 @@ def _continue_history(loggers: Sequence[Logger], run: RunFolder) -> int:
         elif isinstance(logger, TensorBoardLogger):
             # For the writer that Lightning makes at the first use: later rows of the first part are hidden.
             logger._kwargs["purge_step"] = step + 1
+        elif isinstance(logger, MLFlowLogger) and run.mlflow_run.is_file():
+            logger._run_id = run.mlflow_run.read_text()
     return step

@@ -1,11 +1,17 @@
-"""`sts-lightning data`, against a local hub."""
+"""`sts-lightning data`, against a local hub, and training on mined negatives."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+from omegaconf import DictConfig
+
+from sts_lightning.cli.main import main
+from sts_lightning.workflows.command import train_in
 from tests.conftest import ROOT
 from tests.support.hub_server import Hub
 from tests.support.published_files import SIMCSE, sts_files, tar
@@ -35,3 +41,30 @@ def test_from_nothing_to_the_seven_tasks(hub: Hub, tmp_path: Path) -> None:
     again = call(["get", "--root", root, "sts"], cwd=tmp_path)
     assert again.returncode == 0
     assert hub.requests == []
+
+
+def test_help_on_mining_needs_no_torch() -> None:
+    code = "import sys\nfrom sts_lightning.cli.main import main\n"
+    code += "try:\n  main(['data', 'mine', '--help'])\n"
+    code += "except SystemExit:\n  pass\nassert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "--relative-margin" in done.stdout
+
+
+@pytest.mark.parametrize("columns", ["[anchor,positive,negative]", "[anchor,positive,negative,negative2]"])
+def test_training_on_mined_negatives(
+    columns: str, config: Callable[..., DictConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file with two negatives is read without settings, too: its first ones."""
+    pairs, mined, dev = (tmp_path / name for name in ("pairs.csv", "mined.csv", "dev.csv"))
+    words = ("dogs", "rain", "music", "the sea", "a guitar", "soup", "maps", "chess")
+    pairs.write_text("sentence1,sentence2\n" + "".join(f"{word} {word},{word}\n" for word in words))
+    dev.write_text("sentence1,sentence2,score\na dog,a cat,1\nrain,snow,3\nchess,chess,5\n")
+    settings = ["model=tiny_bert", "data=triplets_file", "loss=infonce", f"path={mined}"]
+    settings += [f"data.dev_path={dev}", f"data.columns={columns}", "data.batch_size=2", "logger=csv"]
+    cfg = config(*settings, "trainer.max_epochs=-1", "trainer.max_steps=2")
+    with caplog.at_level("INFO"):
+        main(["data", "mine", "tiny_bert", str(pairs), "--to", str(mined), "--negatives", "2"])
+        train_in(tmp_path / "run", cfg)
+    assert "step 2, loss" in caplog.text

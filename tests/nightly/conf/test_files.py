@@ -37,6 +37,7 @@ GROUPS = (
     "recipe",
     "logger",
     "callbacks",
+    "debug",
 )
 
 UNNAMED = ("encoder", "decoder")

@@ -26,9 +26,11 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.hub import OWN_FILE, packaged_copy
 from sts_lightning.models.loading.pipeline import from_pipeline
 from sts_lightning.models.loading.run import build_encoder, set_evaluation_text
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.workflows.command import train_in
-from tests.conftest import SHORT_RUN
+from tests.conftest import SHORT_DATA, SHORT_RUN
+from tests.support.averaged_runs import dev_of
 from tests.support.families import COMMON, NEEDED, tiny, write
 from tests.support.st_folders import TEXTS, st_folder
 
@@ -41,6 +43,7 @@ PIPELINES: dict[str, dict[str, Any]] = {
     "prompt": {"prompts": {"query": "query : ", "passage": "p : "}, "default_prompt_name": "query"},
     "last token": {"model_type": "qwen3", "pooling": "lasttoken"},
     "length of the model": {"max_seq_length": None},
+    "first values": {"normalize": True, "truncate_dim": 10},
     "prompt outside the pooling": {
         "model_type": "qwen3",
         "pooling": "lasttoken",
@@ -121,12 +124,33 @@ def test_a_tokenizer_that_leaves_no_room(tmp_path: Path) -> None:
         sts_lightning.load(folder)
 
 
+STARTS: dict[str, dict[str, Any]] = {
+    "leaf_mt": {
+        "dense": ((64, nn.Identity()),),
+        "bias": False,
+        "prompts": {"query": "Represent : ", "document": ""},
+    },
+    "gist_small": {"pooling": "cls", "normalize": True},
+    "gist_all_minilm": {"normalize": True},
+    "gte_small": {"normalize": True},
+    "gte_modernbert": {"model_type": "modernbert", "pooling": "cls"},
+    "modernbert_embed": {
+        "model_type": "modernbert",
+        "normalize": True,
+        "prompts": {"STS": "classification: "},
+        "default_prompt_name": "STS",
+    },
+}
+"""Small encoders to start from, smaller still."""
+
+
 PUBLISHED: dict[str, dict[str, Any]] = {
     "mpnet_base": {"model_type": "mpnet", "normalize": True},
     "modernbert_base": {"model_type": "modernbert"},
     "bge_base": {"pooling": "cls", "normalize": True},
     "e5_base": {"normalize": True, "prompts": {"x": "query: "}, "default_prompt_name": "x"},
     "mxbai_large": {"pooling": "cls", "prompts": {"query": "Represent : "}},
+    **STARTS,
     "embeddinggemma": {
         "model_type": "gemma3_text",
         "settings": {"use_bidirectional_attention": True},
@@ -270,10 +294,6 @@ def sub_folder(folder: Path) -> None:
     )
 
 
-def shorter_vectors(folder: Path) -> None:
-    (folder / "config_sentence_transformers.json").write_text('{"truncate_dim": 4}')
-
-
 def max_pooling(folder: Path) -> None:
     (folder / "1_Pooling" / "config.json").write_text('{"embedding_dimension": 32, "pooling_mode": "max"}')
 
@@ -295,7 +315,6 @@ def named_activation(folder: Path) -> None:
         (method, "a transformer with push_to_hub"),
         (sub_folder, r"the modules \S*Transformer in '0'"),
         (adapter, r"a transformer with adapter_config\.json"),
-        (shorter_vectors, "vectors are others"),
         (max_pooling, "vectors are others"),
         (named_activation, r"activation os\.system"),
     ],
@@ -439,7 +458,36 @@ def test_a_model_without_a_pipeline(model_type: str, pooling: str, tmp_path: Pat
     assert encoder.tokenizer.evaluation_length == 256  # the positions of the model
 
 
-@pytest.mark.parametrize("case", ["two dense layers", "prompt", "mean, normalised"])
+@pytest.mark.parametrize("choice", list(STARTS))
+def test_a_start_trains_and_comes_out(choice: str, tmp_path: Path, config: Config) -> None:
+    folder, _ = st_folder(tmp_path, **STARTS[choice])
+    steps = ["trainer.max_steps=2", "optim.lr=1e-2"]
+    train_in(tmp_path / "run", config(*SHORT_DATA, *steps, f"model={choice}", f"model.name={folder}"))
+    trained = sts_lightning.load(tmp_path / "run").encode(TEXTS)
+    assert abs(trained - sts_lightning.load(folder).encode(TEXTS)).max() > 1e-3
+    export(tmp_path / "run", tmp_path / "out", "sentence-transformers")
+    library = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    np.testing.assert_allclose(library.encode(TEXTS), trained, atol=1e-5 * abs(trained).max())
+
+
+def test_the_recipe_of_minilm_on_a_start_with_a_dense_layer(tmp_path: Path, config: Config) -> None:
+    """Template, average with the start, and export."""
+    folder, _ = st_folder(tmp_path, **STARTS["leaf_mt"], max_seq_length=128)
+    recipe = ["experiment=minilm_pairs", "model=leaf_mt", f"model.name={folder}"]
+    mixed = ["trainer.max_steps=4", "trainer.wise_ft=[0,0.5]", "optim.lr=1e-2", "model.max_length=128"]
+    train_in(tmp_path / "run", config(*SHORT_DATA, *recipe, *mixed))
+    found = RunFolder(tmp_path / "run").metrics().details["wise_ft"]["dev"]
+    eol = config("prompt=eol").prompt.template
+    start = from_pipeline(folder, template=eol, max_length=128)
+    assert found["0"] == pytest.approx(dev_of(tmp_path / "run", start.state_dict()), abs=1e-2)
+    encoder = sts_lightning.load(tmp_path / "run")
+    assert encoder.dimension == 64
+    trained = encoder.encode(TEXTS[:-1])
+    export(tmp_path / "run", tmp_path / "out", "sentence-transformers")
+    np.testing.assert_allclose(sts_lightning.load(tmp_path / "out").encode(TEXTS[:-1]), trained, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", ["two dense layers", "prompt", "mean, normalised", "first values"])
 def test_in_trained_out_and_in_again(case: str, tmp_path: Path, config: Config) -> None:
     folder, _ = st_folder(tmp_path, **PIPELINES[case])
     start = [text for text in SHORT_RUN if not text.startswith("model=")]
@@ -449,6 +497,9 @@ def test_in_trained_out_and_in_again(case: str, tmp_path: Path, config: Config) 
     assert abs(trained - sts_lightning.load(folder).encode(TEXTS)).max() > 1e-3
     export(tmp_path / "run", tmp_path / "out", "sentence-transformers")
     np.testing.assert_allclose(sts_lightning.load(tmp_path / "out").encode(TEXTS), trained, atol=1e-5)
+    if "dense" not in PIPELINES[case]:
+        export(tmp_path / "run", tmp_path / "merged", "merged")
+        np.testing.assert_allclose(sts_lightning.load(tmp_path / "merged").encode(TEXTS), trained, atol=1e-5)
 
 
 @pytest.mark.parametrize(

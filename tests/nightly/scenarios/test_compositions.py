@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ def gradients(row: str, shard: Shard, micro: int | None) -> dict[str, Tensor]:
     ]
     prepare = encoder.prepare(40, training=True)
     batch = ViewCollator([View(name) for name in columns], label, prepare, shard)(examples)
+    batch = replace(batch, part="mse")  # of the loss that has parts
     step = module.step_of(batch, 0)
     embedded = module._gather(encoder.project(step.pooled), batch)
     extra = module.read_batch(batch)

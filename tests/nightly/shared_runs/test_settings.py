@@ -54,6 +54,14 @@ SETTINGS: dict[str, tuple[str, object]] = {
         "logger.wandb",
         {"_target_": "lightning.pytorch.loggers.WandbLogger", "settings": {"base_url": "https://x"}},
     ),
+    "logger.mlflow.tracking_uri": (
+        "logger.mlflow",
+        {"_target_": "lightning.pytorch.loggers.MLFlowLogger", "tracking_uri": "https://x"},
+    ),
+    "logger.comet.workspace": (
+        "logger.comet",
+        {"_target_": "lightning.pytorch.loggers.CometLogger", "workspace": "x"},
+    ),
     "callbacks.ema.avg_fn": (
         "callbacks.ema",
         {"_target_": "sts_lightning.training.callbacks.ema.WeightEMA", "avg_fn": "x"},

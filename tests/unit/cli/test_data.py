@@ -1,14 +1,20 @@
-"""`sts-lightning data`, against a local hub."""
+"""`sts-lightning data`: against a local hub, and negatives by a model that was not trained."""
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
 
+import sts_lightning
 from sts_lightning.cli.main import main
+from sts_lightning.data.nli import nli_triplets
+from sts_lightning.data.tables import pairs_of, values_of
+from tests.support.command_line import leaves
 from tests.support.hub_server import Hub
 from tests.support.published_files import SIMCSE
+from tests.support.run_entries import write_finished
 
 
 @pytest.mark.parametrize(
@@ -26,3 +32,58 @@ def test_mistakes_end_with_one_message(
         main(["data", *arguments, "--root", str(tmp_path / "data")])
     assert str(caught.value.code).startswith("error: ")
     assert message in str(caught.value.code)
+
+
+WORDS = ("a dog, ran", "two cats sat", 'it "rains"', "no\nway", "chess")
+
+
+@pytest.mark.parametrize("negatives", [1, 3])
+def test_mined_negatives_are_those_of_the_run_and_can_be_trained_on(
+    negatives: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_finished(tmp_path / "run")
+    pairs, corpus, mined = tmp_path / "pairs.csv", tmp_path / "more.txt", tmp_path / "mined.csv"
+    with pairs.open("w", newline="") as file:
+        csv.writer(file).writerows([("q", "a"), *((f"{words} {words}", words) for words in WORDS)])
+    corpus.write_text("maps\n\nsoup\n")
+    command = ["data", "mine", str(tmp_path / "run"), str(pairs), "--columns", "q", "a", "--to", str(mined)]
+    command += ["--corpus", str(corpus), "--negatives", str(negatives), "--cache-dir", str(tmp_path / "kept")]
+    with caplog.at_level("INFO"):
+        main([*command, "--relative-margin", "0", "--max-score", "1"])
+    assert len(list((tmp_path / "kept").rglob("*.safetensors"))) == 1
+    columns = ("anchor", "positive", "negative", "negative2", "negative3")[: 2 + negatives]
+    given = f"path={mined}" + (f" 'data.columns=[{','.join(columns)}]'" if negatives > 1 else "")
+    assert f"loss=infonce data=triplets_file {given}" in caplog.text
+    scored = tmp_path / "scored.csv"
+    scored.write_text("sentence1,sentence2,score\na,b,1\nc,d,2\n")
+    table = nli_triplets(str(tmp_path), str(mined), columns, dev_path=str(scored)).read().train
+    assert 0 < len(table) <= len(WORDS)
+    texts = [*WORDS, "maps", "soup"]
+    encoder = sts_lightning.load(tmp_path / "run")
+    vectors = dict(zip(texts, encoder.encode(texts, normalize=True), strict=True))
+    for row, (anchor, positive) in enumerate(pairs_of(table)):
+        [vector] = encoder.encode([anchor], normalize=True)
+        cosines = {text: float(vectors[text] @ vector) for text in texts}
+        fit = [text for text in texts if text != positive and cosines[text] <= cosines[positive]]
+        expected = sorted(fit, key=lambda text: -cosines[text])[:negatives]
+        assert [values_of(table, f"sentence{3 + i}")[row] for i in range(negatives)] == expected
+
+
+def test_mistakes_in_mining(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("sentence1,sentence2\na dog,a cat\na dog,rain\n")
+    command = ["data", "mine", "tiny_bert", str(pairs)]
+    mined = ["--to", str(tmp_path / "mined.csv")]
+    for arguments, message in (
+        (["--to", str(pairs)], "would overwrite another file"),
+        (["--to", str(tmp_path / "mined.tsv")], "must name a .csv file"),
+        (
+            [*mined, "--range-min", "5", "--negatives", "2", "--range-max", "6"],
+            "--range-max must be at least",
+        ),
+        ([*mined, "--corpus", str(pairs)], "one sentence a line is expected"),
+        ([*mined, "--columns", "q", "a"], "no column named 'q', 'a'"),
+        (mined, "no pair has 1 negative."),
+    ):
+        assert message in leaves(*command, *arguments, capsys=capsys)
+    assert [*tmp_path.iterdir()] == [pairs]

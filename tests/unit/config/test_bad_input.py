@@ -47,9 +47,17 @@ BASES: dict[str, list[str]] = {
     "decoupled": ["loss=decoupled", "data.kind=triplets"],
     "energy": ["loss=energy", "data.kind=triplets"],
     "mixcse": ["loss=mixcse", "data.kind=sentences"],
-    "file": ["~data", "+data=pairs_file", "path=mine.csv"],
+    "file": ["data=pairs_file", "path=mine.csv"],
+    "joint": [
+        "data=joint",
+        "data.parts={nli: {data: toy, kind: triplets}, sts: toy}",
+        "loss=joint",
+        "loss.parts={nli: infonce, sts: pearson}",
+    ],
 }
 """Overrides of each base, besides a short run of pairs."""
+
+OTHER_DATA = ("file", "joint")
 
 VALUES: dict[str, dict[str, str]] = {
     "pairs": {
@@ -116,6 +124,14 @@ VALUES: dict[str, dict[str, str]] = {
         "loss.terms.a": "${nope}",
         "loss.weights.a": "nan ${nope}",
     },
+    "joint": {
+        "data.shares": "{nli:1} {nli:0,sts:1} {nli:-1,sts:1}",
+        "data.dev_part": "nil",
+        "data.batch_size": "0",
+        "data.parts.nli": "nli_tripletz {data:toy,kind:none}",
+        "data.parts.nli.batch_size": "0",
+        "loss.parts.sts": "pearsson {loss:infonce,temprature:1} {scale:3}",
+    },
     "angle": {"loss.scale": "0"},
     "cosent": {"loss.scale": "0"},
     "ibn": {
@@ -178,9 +194,9 @@ ROWS = [
 def bases() -> Iterator[dict[str, DictConfig]]:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         run = [*SHORT_RUN, "data.batch_size=16", "name=test"]
-        own = ["model=tiny_bert", "precision=32-true", "data=pairs_file", "path=mine.csv", "name=test"]
+        own = ["model=tiny_bert", "precision=32-true", "name=test"]
         yield {
-            base: compose("train", own if base == "file" else [*run, *overrides])
+            base: compose("train", [*(own if base in OTHER_DATA else run), *overrides])
             for base, overrides in BASES.items()
         }
 

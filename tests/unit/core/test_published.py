@@ -11,7 +11,7 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.core.counts import TrainingCount
-from sts_lightning.core.json_files import as_type
+from sts_lightning.core.files import as_type
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.hub_pairs import triplets_hub
 from sts_lightning.data.nli import nli_pairs, nli_triplets

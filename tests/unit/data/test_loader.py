@@ -9,15 +9,18 @@ import pytest
 from datasets import Dataset
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.loader import ResumableLoader, prefetched
+from sts_lightning.data.loader import PartRows, ResumableLoader, prefetched
 
 
 def numbers(examples: list[dict[str, Any]]) -> list[int]:
     return [example["n"] for example in examples]
 
 
-def loader(rows: int = 22, **options: Any) -> ResumableLoader:
-    return ResumableLoader(Dataset.from_dict({"n": list(range(rows))}), 4, numbers, seed=7, **options)
+def loader(
+    rows: int = 22, shares: Any = None, parts: list[PartRows] | None = None, **options: Any
+) -> ResumableLoader:
+    parts = parts or [PartRows(shares or [(rows, rows)], 4)]
+    return ResumableLoader(Dataset.from_dict({"n": list(range(rows))}), parts, numbers, seed=7, **options)
 
 
 def test_each_epoch_is_another_permutation() -> None:
@@ -28,6 +31,18 @@ def test_each_epoch_is_another_permutation() -> None:
     assert sorted(chain.from_iterable(second)) == list(range(22))
     assert first != second
     assert first == list(loader())
+
+
+def test_the_first_epoch_over_and_over() -> None:
+    expected = list(islice(loader(), 2))
+    one = loader(epoch_batches=2)
+    one.repeats = True
+    assert [list(one) for _ in range(3)] == [expected] * 3
+    resumed = loader(epoch_batches=2)
+    resumed.repeats = True
+    resumed.load_state_dict({"epoch": 5, "position": 1})
+    assert list(resumed) == expected[1:]
+    assert list(resumed) == expected
 
 
 @pytest.mark.parametrize("epoch_batches", [None, 4])
@@ -81,6 +96,45 @@ def test_a_share_resumes_in_the_middle_of_an_epoch() -> None:
 def test_shares_of_one_are_the_plain_order() -> None:
     assert list(loader(shares=[(10, 10), (12, 12)])) == list(loader())
     assert list(loader(shares=[(22, 22), (0, 0)])) == list(loader())  # a file that the dev split took
+
+
+PARTS = [PartRows([(9, 9)], 4), PartRows([(8, 8), (5, 5)], 3)]
+"""9 rows, of which one is left out, and 13, of which one is left out, too."""
+
+
+def test_a_batch_has_rows_of_one_part() -> None:
+    epoch = list(loader(parts=PARTS))
+    first, second = ([batch for batch in epoch if (batch[0] < 9) == small] for small in (True, False))
+    assert [len(batch) for batch in first] == [4, 4]
+    assert [len(batch) for batch in second] == [3, 3, 3, 3]
+    assert all(row < 9 for batch in first for row in batch)
+    assert all(row >= 9 for batch in second for row in batch)
+    rows = list(chain.from_iterable(epoch))
+    assert len(set(rows)) == len(rows) == 20
+    orders = [[batch[0] < 9 for batch in epoch] for epoch in (list(loader(parts=PARTS)) for _ in range(2))]
+    assert orders[0] == orders[1]
+    source = loader(parts=PARTS)
+    assert (
+        len({tuple(batch[0] < 9 for batch in source) for _ in range(10)}) > 3
+    )  # the parts alternate at random
+
+
+def test_parts_resume_in_the_middle_of_an_epoch() -> None:
+    whole = loader(parts=PARTS)
+    expected = [*whole, *whole]
+    begun = loader(parts=PARTS)
+    list(begun)
+    stream = iter(begun)
+    assert [next(stream) for _ in range(3)] == expected[6:9]
+    resumed = loader(parts=PARTS)
+    resumed.load_state_dict(begun.state_dict())
+    assert list(resumed) == expected[9:]
+
+
+def test_the_first_batches_of_a_part_have_its_sources_in_proportion() -> None:
+    part = PartRows([(60, 60), (30, 15)], 5)
+    assert part.first(9) == PartRows([(60, 36), (30, 9)], 5)
+    assert part.first(100) == part
 
 
 def test_a_last_batch_of_one_row_is_dropped() -> None:

@@ -219,9 +219,9 @@ def test_several_files_with_weights(tmp_path: Path, caplog: pytest.LogCaptureFix
         ("b.csv, training pairs", 20, kept[1], 0.5),
         ("test.csv, test pairs", 3, 3, 1),
     ]
-    assert data.shares == [(kept[0], 2 * kept[0]), (kept[1], round(kept[1] / 2))]
+    assert data.rows[""].shares == [(kept[0], 2 * kept[0]), (kept[1], round(kept[1] / 2))]
     assert "".join(first[0] for first in data.train["sentence1"]) == "a" * kept[0] + "b" * kept[1]
-    assert f"weight 0.5: {data.shares[1][1]} rows in an epoch" in caplog.text
+    assert f"weight 0.5: {data.rows[''].shares[1][1]} rows in an epoch" in caplog.text
     found = {text for text in ("a3", "b4", "b5") if text in data.train["sentence1"][:]}
     assert f"{len(found)} of {sum(kept)} training pairs also occur in the test pairs" in caplog.text
     assert f"b.csv, training pairs: {len(found - {'a3'})}" in caplog.text

@@ -62,7 +62,7 @@ def test_classes_of_ones_own(tmp_path: Path) -> None:
     data.setup()
     assert data.train["label"][:] == [0, 1, 1]
     assert data.counts[0].dropped["in a test set (exact)"] == 1
-    assert (data.data_set.num_classes, data.top_label) == (2, 1)
+    assert (data.data_set.num_classes, data.data_set.top_label) == (2, 1)
     assert [task.name for task in data.tests] == ["test"]
 
 
@@ -72,7 +72,7 @@ def test_sentences_of_two_files(tmp_path: Path) -> None:
     data.setup()
     assert [count.read for count in data.counts] == [3, 4, 3]
     assert sum(count.kept for count in data.sources) == len(data.train) == 5
-    assert data.shares[1] == (data.counts[1].kept, data.counts[1].drawn)
+    assert data.rows[""].shares[1] == (data.counts[1].kept, data.counts[1].drawn)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from scipy.stats import spearmanr
 from sts_lightning.core.errors import ConfigError, DataError, UserError
 from sts_lightning.evaluation.senteval_classifier import EarlyStopped
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
+from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import load_predictions
 from sts_lightning.workflows.evaluate import evaluate_in
@@ -83,10 +84,39 @@ def test_probing(
 
 
 def test_sts_leaves_its_predictions(config: Config, root: Path) -> None:
-    tasks = evaluated(config, root, "tasks=[STSB]")["test"]["tasks"]
+    test = evaluated(config, root, "tasks=[STSB]")["test"]
+    tasks = test["tasks"]
+    assert "deployed" not in test
     with np.load(root / "run" / "predictions.npz") as arrays:
         assert sorted(arrays.files) == ["STSB/cosine", "STSB/gold"]
         assert len(arrays["STSB/gold"]) == tasks["STSB"]["pairs"] == 24
+
+
+def test_sizes_and_types_of_one_encoding(
+    config: Config, root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    encode = SentenceEncoder.encode
+    monkeypatch.setattr(SentenceEncoder, "encode", lambda *args: calls.append(args) or encode(*args))
+    metrics = evaluated(config, root, "tasks=[STSB,SICKR]", "dims=[8]", "vectors=[int8,binary]")
+    assert len(calls) == 1
+    deployed = metrics["test"]["deployed"]
+    sizes = {"32 float32": 128, "32 int8": 32, "32 binary": 4, "8 int8": 8, "8 binary": 1}
+    assert {name: found["bytes"] for name, found in deployed.items()} == sizes
+    assert deployed["32 float32"]["scores"] == {
+        **{name: task["spearman"] for name, task in metrics["test"]["tasks"].items()},
+        "average": metrics["test"]["average"],
+    }
+    printed = capsys.readouterr().out
+    assert [printed.count(f"{name} ({size} B)") for name, size in sizes.items()] == [1] * 5
+    assert RunFolder(root / "run").metrics().score == metrics["test"]["average"]
+
+
+def test_a_size_that_no_vector_has(config: Config, root: Path) -> None:
+    with pytest.raises(ConfigError, match=r"dims=\[8, 33\]: a vector has 32 values") as caught:
+        evaluated(config, root, "tasks=[STSB]", "dims=[8,33]")
+    assert caught.value.key == "dims"
+    assert not (root / "run" / "predictions.npz").exists()
 
 
 @pytest.mark.parametrize(
@@ -160,6 +190,8 @@ def test_settings_of_own_files_are_checked(config: Config, overrides: list[str],
         (["test=nowhere.csv"], "test"),
         (["test=mine.txt"], "test"),
         (["folds=-1", "suite=probing", "tasks=[SubjNumber]"], "folds"),
+        (["suite=rank", "dims=[8]"], "dims"),
+        (["suite=probing", "vectors=[int8]"], "vectors"),
     ],
 )
 def test_errors_name_the_setting(config: Config, root: Path, overrides: list[str], key: str) -> None:

@@ -34,7 +34,9 @@ def test_long_sentences_are_cut_where_the_run_cuts_them(
     texts = ["a much longer sentence than nine", "short"]
     ours = encoder.encode([apply_edit(text, edit) for text in texts])
     write_export(encoder, tmp_path / "out")
-    model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
+    code = edit != "none"
+    assert (tmp_path / "out" / "template_transformer.py").is_file() == code
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=code)
     np.testing.assert_allclose(model.encode(texts), ours, atol=1e-5)
     loaded = sts_lightning.load(tmp_path / "out")
     np.testing.assert_allclose(loaded.encode([apply_edit(text, edit) for text in texts]), ours, atol=1e-5)

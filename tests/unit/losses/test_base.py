@@ -39,7 +39,8 @@ def compute(
 ) -> torch.Tensor:
     """Compute a loss with what it needs besides, in the order of its rows."""
     dtype = torch.float64 if views.dtype == torch.float64 else torch.float32
-    given = {name: value.to(dtype) for name, value in further(loss, views.shape[1]).items()}
+    given = further(loss, views.shape[1])
+    given = {name: value.to(dtype) if name != "part" else value for name, value in given.items()}
     if order is not None:
         given |= {name: value[order][:, order] for name, value in given.items() if name == "teacher"}
         given |= {name: value[:, order] for name, value in given.items() if name == "teacher_vectors"}
@@ -157,7 +158,7 @@ def test_half_precision_is_upcast(stem: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("stem", [stem for stem in STEMS if "none" not in make(stem).labels])
 def test_absent_labels_are_an_error(stem: str) -> None:
     with pytest.raises(ValueError, match="needs labels"):
-        make(stem)(torch.randn(2, 4, DIMENSION, dtype=torch.float64))
+        make(stem)(torch.randn(2, 4, DIMENSION, dtype=torch.float64), **further(make(stem)))
 
 
 @pytest.mark.parametrize("stem", STEMS)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
 
 import pytest
 import yaml
 
+from sts_lightning import losses
 from sts_lightning.losses import all_losses
 from tests.conftest import CONF, ROOT
 
@@ -15,9 +17,9 @@ FACTS = ("dimension", "top_label")
 
 
 def test_each_loss_has_module_yaml_and_test() -> None:
-    losses = all_losses()
-    assert set(losses) == {path.stem for path in (CONF / "loss").glob("*.yaml")}
-    for stem in losses:
+    stems = set(all_losses())
+    assert stems == {path.stem for path in (CONF / "loss").glob("*.yaml")}
+    for stem in stems:
         assert (ROOT / "tests" / "unit" / "losses" / f"test_{stem}.py").is_file()
 
 
@@ -37,3 +39,14 @@ def test_yaml_names_every_argument_with_its_default(stem: str) -> None:
         assert arguments["k"] is None
         arguments["k"] = growth
     assert values == arguments
+
+
+def test_a_class_is_imported_by_its_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    imported = []
+    monkeypatch.setattr(losses, "import_module", lambda name: imported.append(name) or import_module(name))
+    for stem, kind in all_losses().items():
+        imported.clear()
+        assert getattr(losses, kind.__name__) is kind
+        assert imported == [f"sts_lightning.losses.{stem}"]
+    with pytest.raises(AttributeError, match="PearsnLoss"):
+        _ = losses.PearsnLoss

@@ -58,6 +58,29 @@ def test_vectors_of_length_1_and_cosines() -> None:
     assert (cosines[:, 2] == 0).all()
 
 
+@pytest.mark.parametrize("normalize", [False, True])
+def test_first_values(normalize: bool) -> None:
+    plain = tiny_bert(dropout=0.0).encode(SENTENCES)
+    encoder = tiny_bert(dropout=0.0, normalize=normalize)
+    first = plain[:, :5]
+    unit = first / np.linalg.norm(first, axis=1, keepdims=True)
+    np.testing.assert_allclose(encoder.encode(SENTENCES, dim=5), unit if normalize else first, atol=1e-6)
+    np.testing.assert_allclose(encoder.encode(SENTENCES, dim=5, normalize=True), unit, atol=1e-6)
+    np.testing.assert_array_equal(encoder.encode(SENTENCES, dim=32), encoder.encode(SENTENCES))
+    assert encoder.encode([], dim=5).shape == (0, 5)
+    for dim in (0, 33):
+        with pytest.raises(ValueError, match=f"between 1 and 32, the size of a vector, got {dim}"):
+            encoder.encode(SENTENCES, dim=dim)
+
+
+def test_an_encoder_of_the_first_values_trains_on_them_alone() -> None:
+    whole = tiny_bert(dropout=0.0)
+    encoder = SentenceEncoder(whole.plain_backbone, whole.tokenizer.tokenizer, truncate_dim=5).train()
+    vectors = encoder(encoder.tokenizer.rows(SENTENCES, 512))
+    np.testing.assert_allclose(vectors.detach().numpy(), whole.encode(SENTENCES)[:, :5], atol=1e-6)
+    assert encoder.dimension == encoder.encode([]).shape[1] == 5
+
+
 def test_projection_of_training_alone_is_dropped_in_evaluation() -> None:
     encoders = {kind: tiny_bert(dropout=0.0, projection=kind) for kind in ("train", "always")}
     bare = tiny_bert(dropout=0.0).encode(SENTENCES)

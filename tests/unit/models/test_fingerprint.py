@@ -28,6 +28,10 @@ def changed_cut(encoder: SentenceEncoder) -> None:
     encoder.tokenizer.set_evaluation_length(9)
 
 
+def changed_size(encoder: SentenceEncoder) -> None:
+    encoder.truncate_dim = 5
+
+
 def changed_edit(encoder: SentenceEncoder) -> None:
     encoder.text_edit = "prompt_bert"
 
@@ -60,6 +64,7 @@ def test_what_changes_vectors_changes_the_hash() -> None:
     for change in (
         changed_weight,
         changed_cut,
+        changed_size,
         changed_edit,
         changed_tokenizer,
         changed_precision,

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from transformers import BertConfig
 
-from sts_lightning.models.projection import Projection, make_projection
+from sts_lightning.models.pooling import Projection, make_projection
 from sts_lightning.testing.tiny_bert import tiny_bert
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping
+from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import check_config
@@ -16,6 +18,7 @@ from sts_lightning.core.errors import ConfigError
 from sts_lightning.data.module import DataModule
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
+from sts_lightning.losses.joint import JointLoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.pearson import PearsonLoss
@@ -25,15 +28,17 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.checks import (
     CALLBACKS,
+    LOGGERS,
     Built,
     build_parts,
     check_fit,
     check_machine,
     check_monitors,
     conflicts,
+    make_loggers,
 )
 from sts_lightning.workflows.command import train_in
-from tests.conftest import CONF, SHORT_RUN
+from tests.conftest import CONF, ROOT, SHORT_RUN
 from tests.support.loss_cases import batch, further, make
 
 Config = Callable[..., DictConfig]
@@ -59,11 +64,14 @@ def computes(loss: Loss, data: DataModule) -> bool:
         return False
 
 
-@pytest.mark.parametrize("data", sorted(path.stem for path in (CONF / "data").glob("*.yaml")))
+PLAIN = {stem: kind for stem, kind in all_losses().items() if kind is not JointLoss}
+
+
+@pytest.mark.parametrize("data", sorted({path.stem for path in (CONF / "data").glob("*.yaml")} - {"joint"}))
 def test_loss_and_data_fit_or_are_rejected(data: str, config: Config) -> None:
     """What a loss declares holds: it computes a number from all data that it accepts."""
     given = source(config, f"data={data}", "path=mine.csv")
-    for stem in all_losses():
+    for stem in PLAIN:
         loss = make(stem)
         views = given.num_views in loss.views or (loss.more_views and given.num_views > max(loss.views))
         if views and given.label in loss.labels:
@@ -98,7 +106,7 @@ def test_the_way_to_other_data_is_named(chosen: str, loss: str, named: str, conf
 def test_any_number_of_hard_negatives(config: Config) -> None:
     columns = "data.columns=[anchor,positive,n1,n2,n3]"
     given = source(config, "data=triplets_file", "path=mine.csv", columns)
-    for loss in map(make, all_losses()):
+    for loss in map(make, PLAIN):
         if loss.more_views:
             check_fit(loss, given)
             assert computes(loss, given)
@@ -209,10 +217,73 @@ def test_what_would_train_something_else(
     assert message in str(caught.value)
 
 
+class Recorded(Logger):
+    """A logger that keeps what it is built with."""
+
+    name = version = "recorded"
+
+    def __init__(self, **given: object) -> None:
+        super().__init__()
+        self.given = given
+
+    def log_hyperparams(self, *args: object, **kwargs: object) -> None: ...
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None: ...
+
+
+class Local(Recorded):
+    def __init__(self, save_dir: str) -> None:
+        super().__init__(save_dir=save_dir)
+
+
+class Store(Recorded):
+    def __init__(self, tracking_uri: str | None = None, save_dir: str = "./mlruns") -> None:
+        super().__init__(tracking_uri=tracking_uri, save_dir=save_dir)
+
+
+class Server(Recorded):
+    """The variable was set when the class was read."""
+
+    def __init__(self, tracking_uri: str | None = "http://server") -> None:
+        super().__init__(tracking_uri=tracking_uri)
+
+
+@pytest.mark.parametrize(
+    ("cls", "settings", "given"),
+    [
+        (Recorded, {"project": "x"}, {"project": "x"}),
+        (Local, {}, {"save_dir": "RUN"}),
+        (Store, {}, {"save_dir": "RUN", "tracking_uri": "sqlite:///RUN/mlflow.db"}),
+        (Store, {"tracking_uri": "http://mine"}, {"save_dir": "RUN", "tracking_uri": "http://mine"}),
+        (Server, {}, {"tracking_uri": "http://server"}),
+    ],
+)
+def test_a_logger_gets_the_folder_if_it_takes_one(
+    cls: type[Recorded], settings: dict[str, str], given: dict[str, str], tmp_path: Path
+) -> None:
+    node = {"_target_": f"{__name__}.{cls.__name__}", **settings}
+    (logger,) = make_loggers(RunFolder(tmp_path), OmegaConf.create({"logger": {"mine": node}}))
+    assert isinstance(logger, Recorded)
+    assert logger.given == {name: value.replace("RUN", str(tmp_path)) for name, value in given.items()}
+
+
+@pytest.mark.parametrize("name", LOGGERS)
+def test_the_extra_of_a_logger_is_named(
+    name: str, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sts_lightning.workflows.checks.find_spec", lambda module: None)
+    cfg = check_config(config("data=toy", f"logger={name}"))
+    with pytest.raises(ConfigError, match=f"logger.{name} needs a package") as caught:
+        build_parts(RunFolder(tmp_path), cfg)
+    assert caught.value.hint == f"pip install 'sts-lightning[{name}]'"
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert name in extras
+
+
 def test_a_regularizer_of_two_views(config: Config) -> None:
     cfg = check_config(config("data=toy", "name=run", "data.kind=sentences", "data.views=1"))
     data = make_data(cfg)
-    (error,) = conflicts(cfg, Built(PearsonLoss(), data, [], [], GlobalOrthogonal(), None))
+    (error,) = conflicts(cfg, Built(PearsonLoss(), data, [], GlobalOrthogonal(), None))
     assert error.key == "regularizer"
     assert "reads 2 views" in str(error)
 
@@ -223,7 +294,7 @@ def test_callbacks_that_change_the_loss_unnoticed(config: Config) -> None:
     data = make_data(cfg)
     for kind in CALLBACKS:
         callback = type(kind, (Callback,), {})()
-        (error,) = conflicts(cfg, Built(PearsonLoss(), data, [], [callback], None, None))
+        (error,) = conflicts(cfg, Built(PearsonLoss(), data, [callback], None, None))
         assert str(error).startswith(f"callbacks.mine: {kind} ")
 
 

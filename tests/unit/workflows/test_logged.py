@@ -38,10 +38,12 @@ class Collector(Logger):
 def test_any_logger_gets_settings_and_scores(config: Config, tmp_path: Path) -> None:
     logger = Collector()
     cfg = config("data=sts", "data_root=/somewhere/private", "model=tiny_bert")
+    cfg.path = {"parts/*.csv": 0.3}
     log_settings([logger], cfg)
     (settings,) = logger.settings
     assert settings["optim.lr"] == 5e-5
     assert settings["optim.betas"] == "[0.9, 0.999]"
+    assert settings["path.parts/_.csv"] == 0.3
     assert not [key for key, value in settings.items() if "private" in str(value)]
     log_results([logger], RunFolder(tmp_path), RunMetrics(None, {"spearman": 70.0}), 9)
     assert logger.metrics == [({"final/dev": 70.0}, 9)]

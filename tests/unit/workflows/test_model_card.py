@@ -95,6 +95,15 @@ def test_the_example_is_python_for_the_format(
     assert "trust_remote_code" not in fences[0].content
 
 
+@pytest.mark.parametrize("name", ["me/m", "m"])
+def test_the_example_of_a_graph(name: str, facts: CardFacts, exported: Path) -> None:
+    text = model_card(facts, "onnx", None, name, exported)
+    (fence,) = [token.content for token in blocks(text) if token.type == "fence"]
+    ast.parse(fence)
+    assert ("snapshot_download" in fence) == ("/" in name)
+    assert 'puts it into `A "{sentence}"`' in text
+
+
 def test_an_export_with_code(facts: CardFacts, exported: Path) -> None:
     (exported / "template_transformer.py").touch()
     assert "trust_remote_code=True" in model_card(facts, "sentence-transformers", None, "m", exported)

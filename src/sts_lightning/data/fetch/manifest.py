@@ -11,8 +11,7 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.core.files import write_atomic
-from sts_lightning.core.json_files import read_json
+from sts_lightning.core.files import read_json, write_atomic
 from sts_lightning.data.fetch.parts import PARTS, Part, data_path
 
 MANIFEST = "sources.json"

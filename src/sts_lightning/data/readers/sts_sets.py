@@ -11,7 +11,7 @@ from datasets import Dataset
 
 from sts_lightning.core.choices import SentEvalText, TextFound
 from sts_lightning.core.errors import DataError
-from sts_lightning.core.json_files import read_json
+from sts_lightning.core.files import read_json
 from sts_lightning.data.fetch.hints import fetch_hint, fetched_by
 from sts_lightning.data.readers.moses import is_prepared, prepare
 from sts_lightning.data.readers.row_values import folded_sentence, score

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.core.json_files import parse_json
+from sts_lightning.core.files import parse_json
 from sts_lightning.data.readers.row_values import BadRows, text_of
 
 log = logging.getLogger(__name__)

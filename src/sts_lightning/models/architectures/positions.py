@@ -29,4 +29,4 @@ def _add_positions(
     cache = kwargs.get("past_key_values")
     start = 0 if cache is None else cache.get_seq_length()
     positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
-    return args, {**kwargs, "position_ids": positions.expand(len(tokens), -1)}
+    return args, {**kwargs, "position_ids": positions.expand(tokens.shape[0], -1)}

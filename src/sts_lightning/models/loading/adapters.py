@@ -17,7 +17,7 @@ from transformers import AutoTokenizer, PreTrainedModel
 
 from sts_lightning.core.choices import Quantization
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.core.json_files import read_json
+from sts_lightning.core.files import read_json
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.compute.lora import fuse
 from sts_lightning.models.loading.backbone import (

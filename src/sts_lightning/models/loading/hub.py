@@ -28,7 +28,7 @@ from huggingface_hub.errors import (
 )
 
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.core.json_files import read_json
+from sts_lightning.core.files import read_json
 from sts_lightning.models.pooling import Pooling
 
 log = logging.getLogger(__name__)

@@ -33,8 +33,7 @@ from sts_lightning.models.loading.backbone import (
     restrain_library,
 )
 from sts_lightning.models.loading.hub import OWN_FILE, POOLINGS, ModelFiles
-from sts_lightning.models.pooling import Pooling
-from sts_lightning.models.projection import Projection
+from sts_lightning.models.pooling import Pooling, Projection
 from sts_lightning.models.text.template import MASK, SLOT
 
 log = logging.getLogger(__name__)
@@ -46,7 +45,7 @@ ORDER = r"(Transformer,Pooling,|StaticEmbedding,)(Dense,)*(Normalize,)?"
 """Modules of a pipeline that is read, in their order."""
 
 EXPORTED = "template_transformer.TemplateTransformer"
-"""Module of this project's exports with a template. It is described by `OWN_FILE`, and not run."""
+"""Module of this project's exports that need code. It is described by `OWN_FILE`, and not run."""
 
 NEUTRAL = {"torch_dtype", "dtype", "attn_implementation", "trust_remote_code", "add_pooling_layer"}
 """Arguments of loading in a transformer's settings that change no vector, and load no code, here."""
@@ -193,7 +192,7 @@ def _read(files: ModelFiles, prompt_name: str | None, *loading: Any) -> Pipeline
     except (TypeError, KeyError) as error:
         raise CheckpointError(f"{files.name}: modules.json is broken.", key="model.name") from error
     dense = [path for name, path in modules if name.endswith(".Dense")]
-    if exported and (not modules or modules[0][0] == EXPORTED):
+    if exported and (not modules or modules[0][0] == EXPORTED or exported.get("template") is not None):
         return _of_export(files, exported, dense)
     if not modules and files.json("config.json", dict).get("model_type") != "model2vec":
         return Pipeline(files.name)
@@ -223,6 +222,7 @@ class Exported(BaseModel, strict=True):
     bidirectional_layers: int = Field(default=0, ge=0)
     projection: Projection = "none"
     normalize: bool = False
+    truncate_dim: int | None = Field(default=None, ge=1)
     denoise_evaluation: bool = False
     text_edit: TextEdit = "none"
 
@@ -277,7 +277,8 @@ def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]
             [_library(files)[1].Dense.load(files.source, subfolder=path, **files.options) for path in dense],
             files.name,
         )
-    given = exported.model_dump(include={"pooling", "normalize", "layer", "bidirectional_layers"})
+    taken = {"pooling", "normalize", "truncate_dim", "layer", "bidirectional_layers"}
+    given = exported.model_dump(include=taken)
     length: dict[str, Any] = {"sentence_tokens" if exported.template else "row_tokens": exported.max_length}
     source = f"{files.name}: {OWN_FILE}"
     return Pipeline(
@@ -331,6 +332,7 @@ def _of_sentence_transformers(
     settings = {
         "pooling": POOLINGS.get(pooling, "mean"),  # of another mode, the vectors are compared in vain
         "normalize": isinstance(modules[-1], library.Normalize),
+        "truncate_dim": model.truncate_dim,
     }
     similarity = str(model.similarity_fn_name)
     if similarity != "cosine" and not (similarity == "dot" and settings["normalize"]):  # at length 1 the same

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from tokenizers import processors
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from sts_lightning.core.choices import TextEdit
 
 SLOT = "{sentence}"
 MASK = "{mask}"
+
+BARE = "bare_post_processor"
+"""Key in ``tokenizer_config.json`` of the post-processor that one with a template replaces in an export."""
+
+
+def set_post_processor(tokenizer: PreTrainedTokenizerBase, settings: Mapping[str, Any]) -> None:
+    """Set how a tokenizer puts tokens around those of a text, by the entry in ``tokenizer.json``."""
+    processor = processors.TemplateProcessing()  # takes the state of any class
+    processor.__setstate__(json.dumps(settings).encode())
+    tokenizer.backend_tokenizer.post_processor = processor
 
 
 def fill_mask(tokenizer: PreTrainedTokenizerBase, argument: str, template: str) -> str:

@@ -203,7 +203,7 @@ class SentenceTokenizer:
         <https://github.com/ZBWpro/CSE-SFP/blob/5a5adc2b15f536ae2073ea4b84ef8b757724e08d/code/train.py>`_.
         The views then share their draws of dropout.
         """
-        (before, after), *others = map(self._split, self.view_templates or [SLOT])
+        (before, after), *others = map(self.split, self.view_templates or [SLOT])
         if others and all(
             start == before and 0 < len(end) < len(after) and end == after[: len(end)]
             for start, end in others
@@ -282,7 +282,7 @@ class SentenceTokenizer:
             ids = [augment(row, mask) for row, mask in zip(ids, masks, strict=True)]
         fits = self.fits if template is not None and row_length is None else None
         if fits is not None and any(len(row) > fits for row in ids):
-            start, end = map(len, self._split(template or SLOT))
+            start, end = map(len, self.split(template or SLOT))
             ids = truncate_rows(ids, start + fits + end, end)
         return [row or [self._empty_id] for row in ids]
 
@@ -306,6 +306,12 @@ class SentenceTokenizer:
         if template.partition(SLOT)[2]:
             return None
         return max_length + self._added_by(template)
+
+    @property
+    def row_tokens(self) -> int | None:
+        """Number of tokens to which evaluation truncates a row, template included; None for any number."""
+        length = self.evaluation_length
+        return None if length is None else length + self._added_by(self.template)
 
     @property
     def _empty_id(self) -> int:
@@ -396,18 +402,24 @@ class SentenceTokenizer:
         return self._with_baselines(batch, ids, templates) if denoise else batch
 
     def _mask_at(self, template: str | None, rows: Sequence[Sequence[int]]) -> list[int]:
-        """Return the position of the template's last mask token in each row; nothing if it has none.
+        """Return the position of the template's last mask token in each row; nothing if it has none."""
+        at = self.mask_position(template)
+        return [] if at is None else [at if at >= 0 else len(row) + at for row in rows]
 
-        It follows from the tokens before and after the sentence, which may have mask tokens too.
+    def mask_position(self, template: str | None) -> int | None:
+        """Return the position of a template's last mask token in every row; None if it has none.
+
+        It follows from the tokens before the sentence, which may have mask tokens too, or is negative and
+        counts from the end of the row.
         """
         tokenizer = self.tokenizer
         if template is None or tokenizer.mask_token is None or tokenizer.mask_token not in template:
-            return []
+            return None
         mask: Any = tokenizer.mask_token_id
-        prefix, suffix = (tokens[::-1] for tokens in self._split(template))
+        prefix, suffix = (tokens[::-1] for tokens in self.split(template))
         if mask in suffix:
-            return [len(row) - 1 - suffix.index(mask) for row in rows]
-        return [len(prefix) - 1 - prefix.index(mask)] * len(rows) if mask in prefix else []
+            return -1 - suffix.index(mask)
+        return len(prefix) - 1 - prefix.index(mask) if mask in prefix else None
 
     def _with_baselines(
         self, batch: TokenizedBatch, ids: list[list[list[int]]], templates: Sequence[str | None]
@@ -417,7 +429,7 @@ class SentenceTokenizer:
         baseline, texts, positions, mask_at = [], [], [], []
         for view, view_template in zip(ids, templates, strict=True):
             template = view_template or SLOT
-            prefix, suffix = self._split(template)
+            prefix, suffix = self.split(template)
             for row in view:
                 length = len(row) - len(prefix) - len(suffix)
                 if (template, length) not in bare:
@@ -439,7 +451,7 @@ class SentenceTokenizer:
     def longest(self, count: int) -> dict[str, Tensor]:
         """Return a chunk of ``count`` rows of the maximum length."""
         template = max((self.template, *(self.view_templates or [])), key=self._added_by)
-        prefix, suffix = self._split(template or SLOT)
+        prefix, suffix = self.split(template or SLOT)
         length = self.max_length + self._added_by(template)
         filler = self._encode("a", add_special_tokens=False)["input_ids"][:1] or [self._empty_id]
         row = [*prefix, *filler * (length - len(prefix) - len(suffix)), *suffix]
@@ -451,10 +463,10 @@ class SentenceTokenizer:
         return max(map(self._added_by, (self.template, *(self.view_templates or []))))
 
     def _added_by(self, template: str | None) -> int:
-        return 0 if template is None else sum(map(len, self._split(template)))
+        return 0 if template is None else sum(map(len, self.split(template)))
 
-    def _split(self, template: str) -> tuple[list[int], list[int]]:
-        """Return the tokens of a template before and after its slot, special tokens included."""
+    def split(self, template: str) -> tuple[list[int], list[int]]:
+        """Return the tokens of a row before and after its sentence, special tokens included."""
         prefix, suffix = template.split(SLOT)
         encoded = self._encode(f"{prefix}a{suffix}", return_offsets_mapping=True)
         inside = [

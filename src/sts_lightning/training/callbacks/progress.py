@@ -1,4 +1,4 @@
-"""Callbacks of every run: throughput, random state, dev scores, duration."""
+"""Callbacks of every run: throughput, random state, dev scores, duration; and that of ``debug=overfit``."""
 
 from __future__ import annotations
 
@@ -176,3 +176,12 @@ class RunClock(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Add the duration up to the checkpoint that the run resumes from."""
         self._before = state_dict["seconds"]
+
+
+class Overfit(Callback):
+    """Trains on the batches of the first epoch in every epoch, without the dropout of the transformer."""
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Set both; Lightning keeps the mode of each module over a dev evaluation."""
+        trainer.train_dataloader.repeats = True
+        pl_module.encoder.backbone.eval()

@@ -1,0 +1,122 @@
+"""`sts_lightning.train`: what `train.py` does, called from Python."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hydra import compose
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+import sts_lightning.cli.entries.train  # noqa: F401  # registers what names a run folder
+from sts_lightning.config.check import check_known, path_override, shown
+from sts_lightning.config.compose import check_choices, compose_stages, composing, explain, job_config
+from sts_lightning.config.trust import NOTHING, wanted
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.hardware import set_cpu_defaults, set_gpu_defaults
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.workflows.command import run_stages, train_in
+
+
+def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {}, **choices: Any) -> RunFolder:
+    """Train as `python train.py` does with the same settings, and return the folder of the run.
+
+    Ctrl-C ends it after the current step with an error that says how to resume. The processes of several
+    devices need the command.
+
+    Example:
+        >>> run = sts_lightning.train(data="pairs.csv", loss="pearson", settings={"optim.lr": 1e-4})
+        >>> print(run.metrics().score)  # dev Spearman times 100
+        >>> vectors = sts_lightning.load(run.path).encode(["A sentence."])
+
+    Args:
+        folder: Run folder, not used before; None: a new one, as the command makes it.
+        settings: Settings by their dotted keys, as on the command line; a list is a list.
+        **choices: Choices of groups (``model="minilm"``, ``experiment="demo"``) and settings of the top level
+            (``seed=2``). A file of scored pairs may stand for ``data``, and a class for a choice, as in
+            ``loss=MyLoss`` or ``loss=partial(MyLoss, delta=0.2)``.
+
+    Returns:
+        The run, of several stages the last one.
+
+    Raises:
+        UserError: The configuration, the data or the folder cannot be used, or the run was stopped.
+    """
+    set_cpu_defaults()
+    set_gpu_defaults()
+    given = {**choices, **settings}
+    data = given.get("data")
+    if isinstance(data, str | Path) and Path(data).suffix:  # no choice has one
+        given |= {"data": "pairs_file", "path": data}
+    if folder is not None:
+        given["hydra.run.dir"] = folder
+    own = {key: value for key, value in given.items() if isinstance(value, type | partial)}
+    overrides = [f"{key}={_written(value)}" for key, value in given.items() if key not in own]
+    check_choices(overrides)
+    try:
+        with composing():
+            cfg, path = _composed(overrides, own)
+            stages = compose_stages(cfg, overrides, lambda texts: _composed(texts, own)[0])
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error, "train", overrides) from error
+    check_known(cfg)
+    trust = NOTHING
+    for each in [cfg, *stages.values()]:
+        trust |= wanted(each)
+        if each.trainer.devices != 1 or each.trainer.num_nodes != 1:
+            raise ConfigError("several devices: start the run by the command.", key="trainer.devices")
+    run = RunFolder(path)
+    run.path.mkdir(parents=True, exist_ok=True)  # as Hydra does; an empty one is removed with its parents
+    try:
+        with _showing_progress():
+            if stages:
+                run_stages(run, stages, trust)
+            else:
+                train_in(run.path, cfg, trust=trust)
+    finally:
+        run.remove_if_empty()
+    return run.last_stage()
+
+
+def _composed(overrides: Sequence[str], own: Mapping[str, Any]) -> tuple[DictConfig, Path]:
+    """Compose the configuration of a run and its folder; classes take the place of what their keys name."""
+    cfg = compose("train", list(overrides), return_hydra_config=True)
+    for key, value in own.items():
+        cls, arguments = (value.func, value.keywords) if isinstance(value, partial) else (value, {})
+        node = {"_target_": f"{cls.__module__}.{cls.__qualname__}", **arguments}
+        OmegaConf.update(cfg, key, node, merge=False)
+        cfg.hydra.runtime.choices[key] = cls.__name__  # for the name of the run
+    with job_config(cfg), open_dict(cfg):
+        cfg.name, path = cfg.name, cfg.hydra.run.dir
+        cfg.pop("hydra")
+    return cfg, Path(path).absolute()
+
+
+def _written(value: Any) -> str:
+    """Return a value as Hydra's command line has it."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_written(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_written, value)) + "]"
+    return path_override("", value)[1:] if isinstance(value, str | Path) else shown(value)
+
+
+@contextlib.contextmanager
+def _showing_progress() -> Iterator[None]:
+    """Show log lines as the command does; they also reach the log of the run."""
+    log, before = logging.getLogger("sts_lightning"), logging.getLogger("sts_lightning").level
+    handler = logging.NullHandler() if log.hasHandlers() else logging.StreamHandler(sys.stdout)
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)

@@ -1,0 +1,72 @@
+"""A loss for each part of joint data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from sts_lightning.core.choices import LabelKind
+from sts_lightning.losses.base import Loss
+from sts_lightning.losses.mix import check_names
+
+
+class JointLoss(Loss):
+    """The loss of the part of joint data that a batch is from.
+
+    ``observed`` has the value under the name of the part, and the further quantities of its loss after that.
+
+    Use it with ``data=joint``, of which each batch has examples of one part: InfoNCE for NLI triplets and
+    Pearson for scored pairs in one run.
+
+    Args:
+        parts: Losses by the names that the data gives its parts.
+
+    Raises:
+        ValueError: There are none, or a name is reserved.
+
+    Example:
+        >>> loss = JointLoss({"nli": InfoNCELoss(), "sts": PearsonLoss()})
+        >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8), part="sts")
+    """
+
+    views: tuple[int, ...] = ()
+    labels: tuple[LabelKind, ...] = ()
+
+    def __init__(self, parts: Mapping[str, Loss] | None = None) -> None:
+        super().__init__()
+        if not parts:
+            raise ValueError("parts is empty; give a loss for each part, as in {nli: infonce, sts: pearson}.")
+        check_names("parts", parts)
+        self.parts: Any = nn.ModuleDict(parts)  # Any: of losses
+        losses = list(parts.values())
+        self.views = tuple(dict.fromkeys(number for loss in losses for number in loss.views))
+        self.labels = tuple(dict.fromkeys(label for loss in losses for label in loss.labels))
+        self.more_views = any(loss.more_views for loss in losses)
+        self.takes = tuple(dict.fromkeys(("part", *(name for loss in losses for name in loss.takes))))
+        self.requires = tuple(dict.fromkeys(name for loss in losses for name in loss.requires))
+
+    def check_dimension(self, dimension: int) -> None:
+        """Reject a size that the loss of a part cannot read; see `Loss.check_dimension`."""
+        for loss in self.parts.values():
+            loss.check_dimension(dimension)
+
+    def forward(
+        self, views: Tensor, labels: Tensor | None = None, *, part: str = "", **further: Tensor
+    ) -> Tensor:
+        """Compute the loss of a part; see `Loss.forward`.
+
+        Args:
+            views: Embeddings, (V, B, D).
+            labels: Scores or classes, (B,), or None.
+            part: Name of the part that the batch is from.
+            **further: Arguments that losses take; that of the part gets those that it takes.
+        """
+        if part not in self.parts:
+            raise ValueError(f"JointLoss needs part, one of {', '.join(self.parts)}; got {part!r}.")
+        loss = self.parts[part]
+        value: Tensor = loss(views, labels, **{name: further[name] for name in loss.takes if name in further})
+        observed = {f"{part}/{name}": quantity for name, quantity in loss.observed.items()}
+        self.observed = {part: value.detach(), **observed}
+        return value

@@ -1,0 +1,185 @@
+"""Hard negatives of pairs: for each anchor the nearest sentences that are not among its positives."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import track
+
+from sts_lightning.core.errors import DataError
+from sts_lightning.core.text import counted
+from sts_lightning.data.overlap import plain_words
+from sts_lightning.data.readers.row_values import fold
+from sts_lightning.data.tables import SourceCount
+from sts_lightning.evaluation.encoding import Encoder
+from sts_lightning.evaluation.statistics import pair_cosines
+from sts_lightning.evaluation.suites import UnitVectors
+
+log = logging.getLogger(__name__)
+
+SLICE = 50_000
+"""Sentences that are encoded at once; a folder of vectors has them after each, if the command is stopped."""
+
+QUERIES, CANDIDATES = 512, 4096
+"""Rows of a product of vectors; its 8 MiB stay in the cache of a processor while they are searched."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Which negatives a pair gets, in the words of sentence-transformers' `mine_hard_negatives`.
+
+    Candidates are ranked by their cosine with the anchor, equal ones in their order. That of a negative is at
+    most p - |p| relative_margin, where p is the least of the anchor with a positive (TopK-PercPos of
+    NV-Retriever, https://arxiv.org/abs/2407.15831, for p > 0). Unlike in that function, `range_min` skips
+    candidates whether or not they are above this limit.
+
+    Attributes:
+        negatives: Number of negatives of a pair.
+        range_min: Number of nearest candidates to skip.
+        range_max: Number of nearest candidates that the negatives are taken from; None for all.
+        relative_margin: Margin below the positives, relative to their cosine.
+        max_score: Largest cosine of a negative, if any.
+    """
+
+    negatives: int
+    range_min: int
+    range_max: int | None
+    relative_margin: float
+    max_score: float | None
+
+
+def mine(
+    pairs: Sequence[tuple[str, str]], corpus: Sequence[str], encoder: Encoder, dimension: int, rule: Rule
+) -> list[tuple[str, ...]]:
+    """Return the pairs with their negatives, the nearest first, without those that have too few.
+
+    Sentences with equal letters and digits (`plain_words`) are one sentence with the vector of the first.
+    The candidates are the second sentences, then the corpus; an anchor's are without itself and all that it
+    is paired with, in either order.
+
+    Args:
+        pairs: Anchors, each with a positive.
+        corpus: Further candidates.
+        encoder: Encoder of the sentences.
+        dimension: Size of its vectors.
+        rule: Which negatives to take.
+
+    Raises:
+        DataError: No pair has enough negatives.
+    """
+    rows: dict[str, int] = {}
+    texts: list[str] = []
+
+    def row_of(text: str) -> int:
+        row = rows.setdefault(plain_words(text, "") or fold(text), len(texts))
+        if row == len(texts):
+            texts.append(text)
+        return row
+
+    seconds = [row_of(second) for _, second in pairs]
+    for text in corpus:
+        row_of(text)
+    candidates = len(texts)
+    members = np.array([[row_of(first) for first, _ in pairs], seconds]).T
+    queries, of_pair = np.unique(members[:, 0], return_inverse=True)
+    sizes = (len(pairs), len(queries), len(texts), candidates)
+    log.info("%s pairs of %s anchors; %s sentences, %s of them candidates", *(f"{size:,}" for size in sizes))
+    vectors = np.empty((len(texts), dimension), dtype=np.float32)
+    for start in range(0, len(texts), SLICE):
+        vectors[start : start + SLICE] = UnitVectors(encoder).encode(texts[start : start + SLICE])
+    parts = np.array_split(members, len(members) // SLICE + 1)
+    positives = np.concatenate([pair_cosines(vectors[part[:, 0]], vectors[part[:, 1]]) for part in parts])
+    limits = np.full(len(queries), np.inf)
+    np.minimum.at(limits, of_pair, positives)
+    limits -= np.abs(limits) * rule.relative_margin
+    if rule.max_score is not None:
+        limits = np.minimum(limits, rule.max_score)
+
+    out = np.concatenate([members[:, columns] for columns in ([0, 1], [1, 0], [0, 0], [1, 1])])
+    out = out[(out[:, 1] < candidates) & np.isin(out[:, 0], queries)]
+    out[:, 0] = np.searchsorted(queries, out[:, 0])
+    found, cosines, ranks = nearest(vectors, candidates, queries, out, limits, rule.negatives, rule.range_min)
+    few = found[:, -1] < 0
+    far = ~few & (ranks + rule.negatives > (rule.range_max or candidates))
+    count = SourceCount("pairs", len(pairs))
+    count.dropped["too few candidates within --relative-margin and --max-score"] = int(few[of_pair].sum())
+    count.dropped["negatives only beyond --range-max"] = int(far[of_pair].sum())
+    kept = np.flatnonzero(~(few | far)[of_pair])
+    count.report()
+    if not len(kept):
+        hint = "Give a smaller --relative-margin or --range-min, a larger --range-max, or a --corpus."
+        raise DataError(f"no pair has {counted(rule.negatives, 'negative')}.", hint=hint)
+    of_kept = of_pair[kept]
+    medians = [np.median(values) for values in (positives[kept], cosines[of_kept], ranks[of_kept] + 1)]
+    log.info("medians: cosine of the positives %.3f, of the negatives %.3f, rank of the first %d", *medians)
+    return [(*pairs[pair], *(texts[row] for row in found[of_pair[pair]])) for pair in kept.tolist()]
+
+
+def nearest(
+    vectors: np.ndarray,
+    candidates: int,
+    queries: np.ndarray,
+    excluded: np.ndarray,
+    limits: np.ndarray,
+    count: int,
+    skip: int = 0,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find the nearest candidates of each query whose product with it is at most a limit.
+
+    The search is exact: all products are computed, in float32. Those above the limit are the first of the
+    ranking, so that it is enough to count them, and to keep the best ``skip + count`` of the others.
+
+    Args:
+        vectors: (N, D) in float32; the first C are the candidates.
+        candidates: C.
+        queries: Rows of the queries, (Q,).
+        excluded: Queries, from 0 to Q - 1, and candidates that are no neighbours of theirs, (E, 2).
+        limits: Largest product of a neighbour with each query, (Q,).
+        count: Number K of neighbours.
+        skip: Number of nearest candidates that are left out, above the limit or not.
+
+    Returns:
+        Neighbours, the nearest first and equal ones in their order, or -1 where there are no more, (Q, K);
+        their products, (Q, K); the number of candidates that are nearer, excluded ones not counted, (Q,).
+    """
+    table, depth = torch.from_numpy(vectors), skip + count
+    excluded = excluded[np.argsort(excluded[:, 0], kind="stable")]
+    found = np.empty((len(queries), count), dtype=np.int64)
+    products = np.empty((len(queries), count), dtype=np.float32)
+    ranks = np.empty(len(queries), dtype=np.int64)
+    blocks = range(0, len(queries), QUERIES)
+    for start in track(blocks, "Searching", disable=not Console().is_terminal, transient=True):
+        block = slice(start, start + QUERIES)
+        query = table[queries[block]]
+        limit = torch.from_numpy(limits[block].astype(np.float32))[:, None]
+        out = excluded[slice(*np.searchsorted(excluded[:, 0], [start, start + QUERIES]))] - [start, 0]
+        best = np.full((len(query), depth), -np.inf, dtype=np.float32)
+        names = np.full_like(best, -1, dtype=np.int64)
+        above = torch.zeros(len(query), dtype=torch.int64)
+        for left in range(0, candidates, CANDIDATES):
+            tile = query @ table[left : min(left + CANDIDATES, candidates)].T
+            here = (out[:, 1] >= left) & (out[:, 1] < left + CANDIDATES)
+            tile.numpy()[out[here, 0], out[here, 1] - left] = -np.inf
+            over = tile > limit
+            above += over.count_nonzero(dim=1)
+            tile.masked_fill_(over, -torch.inf)
+            better = tile > torch.from_numpy(best[:, -1:])  # an equal one comes later in the order
+            if left == 0 and depth < tile.shape[1]:  # there is no bound yet
+                better &= tile >= tile.topk(depth).values[:, -1:]
+            row, column = (index.numpy() for index in better.nonzero(as_tuple=True))
+            row = np.concatenate([np.repeat(np.arange(len(query)), depth), row])
+            values = np.concatenate([best.ravel(), tile[better].numpy()])
+            numbers = np.concatenate([names.ravel(), column + left])
+            order = np.lexsort((-values, row))  # stable: equal ones stay in their order
+            taken = order[np.searchsorted(row[order], np.arange(len(query)))[:, None] + np.arange(depth)]
+            best, names = values[taken], numbers[taken]
+        left_out = np.maximum(skip - above.numpy(), 0)
+        window = left_out[:, None] + np.arange(count)
+        found[block], products[block] = (np.take_along_axis(of, window, axis=1) for of in (names, best))
+        ranks[block] = above.numpy() + left_out
+    return found, products, ranks

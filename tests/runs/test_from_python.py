@@ -1,0 +1,176 @@
+"""`sts_lightning.train` beside the command."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from torch import Tensor
+
+import sts_lightning
+from sts_lightning.core.errors import ConfigError, DataError, FinishedRunError, InterruptedRunError
+from sts_lightning.losses.base import Loss, cosine_rows, require
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.training.module import STSModule
+from tests.conftest import EXACT
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+SETTINGS: dict[str, Any] = {
+    "data.train_size": 64,
+    "data.dev_size": 20,
+    "data.test_size": 20,
+    "data.batch_size": 16,
+    "trainer.max_epochs": 1,
+}
+
+
+class ScaledLoss(Loss):
+    """Mean absolute difference of cosine and score, times a factor."""
+
+    views = (2,)
+    labels = ("score",)
+
+    def __init__(self, factor: float = 1.0) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
+        scores = require(self, labels=labels) / 5
+        return self.factor * (cosine_rows(views[0], views[1]) - scores).abs().mean()
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def short() -> Iterator[Callable[..., RunFolder]]:
+    def call(settings: dict[str, Any] | None = None, **choices: Any) -> RunFolder:
+        usual = {"data": "toy", "model": "tiny_bert", "precision": EXACT.partition("=")[2]}
+        return sts_lightning.train(settings=SETTINGS | (settings or {}), **(usual | choices))
+
+    yield call
+
+
+def weights(run: RunFolder) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = run.read_checkpoint("last")["state_dict"]
+    return state
+
+
+def test_two_runs_in_one_process_are_that_of_the_command(
+    short: Callable[..., RunFolder], cli: Cli, tmp_path: Path
+) -> None:
+    first, again = short(folder="first", seed=3), short(folder="again", seed=3)
+    overrides = [f"{key}={value}" for key, value in SETTINGS.items()]
+    done = cli("train.py", "data=toy", "model=tiny_bert", "seed=3", *overrides, "hydra.run.dir=command")
+    assert done.returncode == 0, done.stderr
+    command = RunFolder(tmp_path / "command")
+    for run in (first, again):
+        assert run.settings() == command.settings()
+        assert run.metrics().scores == command.metrics().scores
+        torch.testing.assert_close(weights(run), weights(command), rtol=0, atol=0)
+    assert "loss" in first.log_file.read_text()
+    assert logging.getLogger("sts_lightning").level == logging.NOTSET
+    sts_lightning.load(first.path).encode(["A sentence."])
+    with pytest.raises(FinishedRunError, match="first already contains"):
+        short(folder="first", seed=3)
+
+
+def test_a_file_stands_for_the_data_and_a_folder_is_made(short: Callable[..., RunFolder]) -> None:
+    rows = "".join(f"a {i} b\tc {i % 7} d\t{i % 6}\n" for i in range(60))
+    Path("my pairs.tsv").write_text(f"x\ty\ts\n{rows}")
+    settings = {"data.columns": ["x", "y", "s"], "data.score_range": (0, 5), "evaluation.final": False}
+    left = {key: value for key, value in SETTINGS.items() if not key.endswith("_size")}
+    run = sts_lightning.train(
+        data="my pairs.tsv", model="tiny_bert", settings=left | settings | {"data.batch_size": 16}
+    )
+    assert run.path.parent == Path.cwd() / "runs" / "pairs_file-pearson-tiny_bert"
+    assert run.settings()["path"] == "my pairs.tsv"
+    assert run.settings()["data"]["columns"] == ["x", "y", "s"]
+    assert run.metrics().score
+
+
+def test_a_class_of_ones_own_in_a_thread(short: Callable[..., RunFolder]) -> None:
+    runs: list[RunFolder] = []
+
+    def call() -> None:
+        runs.append(short(loss=ScaledLoss))
+        runs.append(short(loss=partial(ScaledLoss, factor=0.0), folder="still"))
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    trained, still = runs
+    assert trained.path.parent.name == "toy-ScaledLoss-tiny_bert"
+    assert still.settings()["loss"] == {"_target_": f"{__name__}.ScaledLoss", "factor": 0.0}
+    # Without a gradient weight decay alone acts, which is a thousandth of a step.
+    start = weights(still)["encoder.backbone.encoder.layer.0.attention.self.query.weight"]
+    end = weights(trained)["encoder.backbone.encoder.layer.0.attention.self.query.weight"]
+    assert (start - end).abs().max() > 1e-5
+
+
+def test_stages_give_the_last_one(short: Callable[..., RunFolder]) -> None:
+    Path("conf/experiment").mkdir(parents=True)
+    Path("conf/sts_lightning").touch()
+    stages = {"one": {"experiment": "demo"}, "two": {"experiment": "demo", "seed": 2}}
+    text = "# @package _global_\n" + yaml.safe_dump({"stages": stages, "name": "both"})
+    Path("conf/experiment/both.yaml").write_text(text)
+    run = short(experiment="both", folder="both")
+    assert run.path == Path.cwd() / "both" / "two"
+    assert run.settings()["init_from"].endswith("both/one")
+    assert (run.settings()["seed"], run.settings()["data"]["batch_size"]) == (2, 16)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"loss": "pearsn"}, ConfigError, "no loss named 'pearsn'. Did you mean pearson"),
+        ({"settings": {"optim.lrr": 1}}, ConfigError, "optim.lrr: no such setting. Did you mean optim.lr?"),
+        ({"settings": {"optim.lr": "fast"}}, ConfigError, "optim.lr=fast"),
+        ({"loss": "infonce"}, ConfigError, "InfoNCELoss needs 2 or more views and no label"),
+        ({"settings": {"trainer.devices": 2}}, ConfigError, "several devices"),
+    ],
+)
+def test_errors_are_exceptions_and_leave_nothing(
+    short: Callable[..., RunFolder], given: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        short(**given)
+    assert not list(Path.cwd().iterdir()), "the folder of the run is removed with its parents"
+
+
+def test_a_missing_file_is_an_exception() -> None:
+    with pytest.raises(DataError, match=r"mine\.csv"):
+        sts_lightning.train(data="mine.csv", model="tiny_bert")
+
+
+def test_ctrl_c_is_an_exception_that_says_how_to_resume(
+    short: Callable[..., RunFolder], monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
+    step = STSModule.training_step
+
+    def stopped(self: STSModule, batch: Any, batch_idx: int) -> Tensor:
+        if batch_idx == 2:
+            signal.raise_signal(signal.SIGINT)
+        return step(self, batch, batch_idx)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(STSModule, "training_step", stopped)
+        with pytest.raises(InterruptedRunError, match=r"after step 3.*resume=stopped"):
+            short(folder="stopped")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    done = cli("train.py", "resume=stopped")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(Path("stopped/metrics.json").read_text())["dev"]
