@@ -28,7 +28,7 @@ HARD_NEGATIVE = 0.3
 BY_COORDINATES = ("angle",)
 """Losses that depend on more than cosines: on angles in the complex plane."""
 
-OF_OTHERS = ("divided", "matryoshka", "mix")
+OF_OTHERS = ("divided", "joint", "matryoshka", "mix")
 """Losses that are made of others, which have to be named."""
 
 POINTS = 81

@@ -66,7 +66,9 @@ def step(
         embedded = encoder(rows, recompute).unflatten(0, (views, -1))
         with torch.autocast(device.type, enabled=False):
             more = further(loss, len(TEXTS), dimension=encoder.dimension)
-            given = {name: tensor.float().to(device) for name, tensor in more.items()}
+            given = {
+                name: value if name == "part" else value.float().to(device) for name, value in more.items()
+            }
             value = loss(embedded, labels, **given)
     value.backward()
     gradients = [parameter.grad for parameter in encoder.parameters() if parameter.grad is not None]

@@ -36,13 +36,12 @@ def test_settings_of_the_top_level_reach_every_data_set(
     file = tmp_path / "mine.csv"
     given = ["data_root=elsewhere", "senteval_text=prepared", "dev=stsb_clean"]
     path = [] if choice in ("sts", "toy") else [f"path={file}"]
+    further = ["data.parts={nli: nli_triplets, sts: sts}"] if choice == "joint" else []
+    data = make_data(check_config(config(f"data={choice}", *path, *given, *further)))
+    loss = [f"loss={ ({'score': 'pearson', 'class': 'cross_entropy', 'none': 'infonce'}[data.label]) }"]
     if choice == "joint":
-        path += ["data.parts={nli: nli_triplets, sts: sts}", "loss.parts={nli: infonce, sts: pearson}"]
-        loss = "joint"
-    else:
-        data = make_data(check_config(config(f"data={choice}", *path, *given)))
-        loss = {"score": "pearson", "class": "cross_entropy", "none": "infonce"}[data.label]
-    fits = check_config(config(f"data={choice}", f"loss={loss}", *path, *given))
+        loss = ["loss=joint", "loss.parts={nli: infonce, sts: pearson}"]
+    fits = check_config(config(f"data={choice}", *loss, *path, *given, *further))
     if choice in OWN:
         with pytest.raises(ConfigError, match="dev=stsb_clean has no effect on this data"):
             build_parts(RunFolder(tmp_path / "run"), fits)
