@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -84,8 +83,7 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     encoder.backbone = merged(encoder)
     encoder.set_precision("32-true")
     _write_graph(encoder, folder / "model.onnx")
-    options: Any = {"providers": ["CPUExecutionProvider"]}
-    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), **options)
+    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     for texts in BATCHES:
         rows, ours = tokenizer.encode_batch(texts), encoder.encode(texts)
