@@ -48,7 +48,7 @@ def joint(
     def read() -> Splits:
         splits = {name: part.read() for name, part in parts.items()}
         selecting = splits[chosen]
-        for name, part in splits.items():
+        for name, part in splits.items():  # of the selecting part itself all are equal
             pairs = {"dev": ([part.dev], [selecting.dev])}
             pairs["test"] = (tables_of(part.tests), tables_of(selecting.tests))
             for kind, (own, theirs) in pairs.items():

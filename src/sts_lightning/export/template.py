@@ -63,7 +63,7 @@ def save_with_template(rows: SentenceTokenizer, folder: Path) -> None:
 
 
 def _around(rows: SentenceTokenizer, template: str) -> dict[str, Any]:
-    """Return a post-processor; each token is a piece of its own, since transformers.js reads no others."""
+    """Return a post-processor in which each token of the template is a piece of its own."""
     before, after = rows.split(template)
     tokens = {number: str(rows.tokenizer.convert_ids_to_tokens(number)) for number in (*before, *after)}
 

@@ -114,9 +114,8 @@ def test_a_batch_has_rows_of_one_part() -> None:
     orders = [[batch[0] < 9 for batch in epoch] for epoch in (list(loader(parts=PARTS)) for _ in range(2))]
     assert orders[0] == orders[1]
     source = loader(parts=PARTS)
-    assert (
-        len({tuple(batch[0] < 9 for batch in source) for _ in range(10)}) > 3
-    )  # the parts alternate at random
+    # The parts alternate at random, anew in each epoch.
+    assert len({tuple(batch[0] < 9 for batch in source) for _ in range(10)}) > 3
 
 
 def test_parts_resume_in_the_middle_of_an_epoch() -> None:
