@@ -113,10 +113,10 @@ def test_parts_have_files_of_their_own_and_dev_pairs_among_others_are_reported(
 
 def test_a_part_with_a_single_example_is_rejected(config: Config, tmp_path: Path) -> None:
     one = write(tmp_path / "one.csv", "sentence1,sentence2", ["a,b"])
+    dev = write(tmp_path / "dev.csv", "sentence1,sentence2,score", [f"c{n},d{n},{n % 6}" for n in range(10)])
+    mine = f"mine: {{data: triplets_file, path: {one}, columns: [sentence1, sentence2], dev_path: {dev}}}"
     with pytest.raises(DataError, match="1 training example left in mine"):
-        joint(
-            config, f"mine: {{data: triplets_file, path: {one}, columns: [sentence1, sentence2]}}", TRIPLETS
-        )
+        joint(config, mine, TRIPLETS)
 
 
 def test_a_part_needs_a_loss_that_fits_it(config: Config) -> None:
