@@ -25,7 +25,8 @@ AGREES = "runs and agrees in order"
 PLANNED = "planned only"
 NONE = "nothing to run"
 
-HEADER = ("", "shows", "state", "rows", "models", "needs", "data", "command", "mixes")
+HEADER = ("", "shows", "state", "command")
+NEEDS = ("", "rows", "models", "needs", "data")
 
 HEAD = f"""# Tables and figures of the papers
 
@@ -41,8 +42,6 @@ writes.
   so is the source of the scores. A figure runs if runs that it can be drawn from are recorded.
 - {PLANNED}: it runs with the command, and no results have been recorded.
 - {CITED}: no row can be run. {NONE}: it has no results.
-- `rows`: rows that run, and rows that are cited (with the reasons: `sts-lightning reproduce`).
-- `mixes`: whose settings a table mixes; [Deviations](deviations.md) has the single ones.
 
 `MODEL=minilm` (in `make`) or `--model minilm` runs the rows of any table on a laptop, `smollm2_135m`
 Tables 3, 5 and 8 of Pcc-tuning with a small decoder.
@@ -72,7 +71,7 @@ PAPERS = {
 }
 """Number of tables and of figures of each paper."""
 
-DRAWN_IN = "drawn from MiniLM ([Results](results.md#figures-3-and-4-of-rank-reduction)), not from BERT"
+DRAWN_IN = "drawn from MiniLM ([Rank reduction](papers/rank_reduction.md)), not from BERT"
 
 DRAWN = {
     "rank_figure3": DRAWN_IN,
@@ -147,12 +146,21 @@ class Line:
     Attributes:
         paper: Name of the paper.
         number: ``Table 1``, ``Figure 2``.
-        cells: Cells after the name.
+        cells: What it shows, its state and its command.
+        needs: Rows, models, hardware and data; empty for what does not run.
+        mixes: Whose settings it mixes.
     """
 
     paper: str
     number: str
-    cells: tuple[str, ...]
+    cells: tuple[str, str, str]
+    needs: tuple[str, str, str, str] = ("", "", "", "")
+    mixes: str = ""
+
+    @property
+    def name(self) -> str:
+        """Paper and number."""
+        return f"{self.paper}, {self.number}"
 
     @property
     def place(self) -> tuple[int, bool, int]:
@@ -179,12 +187,24 @@ def state_page(records: Path) -> str:
         *_figure_lines(of_tables),
         *_other_lines(of_tables),
     ]
-    rows = [HEADER, tuple("---" for _ in HEADER)]
-    rows += [
-        (f"{line.paper}, {line.number}", *line.cells) for line in sorted(lines, key=lambda line: line.place)
+    lines.sort(key=lambda line: line.place)
+    mixed: dict[str, list[str]] = {}
+    for line in lines:
+        if line.mixes:
+            mixed.setdefault(line.mixes, []).append(line.name)
+    parts = [
+        HEAD + "\n" + _markdown(HEADER, [(line.name, *line.cells) for line in lines]),
+        "## What each needs\n\nRows that run, and those that are cited (`sts-lightning reproduce` says why).",
+        _markdown(NEEDS, [(line.name, *line.needs) for line in lines if any(line.needs)]),
+        "## Whose settings each mixes\n\n[Deviations](deviations.md) has the single ones.",
+        "\n".join(f"- {'; '.join(names)}: {what}." for what, names in mixed.items()),
     ]
-    table = "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in rows)
-    return f"{HEAD}\n{table}\n"
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [header, tuple("---" for _ in header), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in lines)
 
 
 def _parse(title: str) -> tuple[str, str, str] | None:
@@ -210,16 +230,14 @@ def _table_line(name: str, spec: TableSpec, records: list[Record]) -> Line:
     cited = len(spec.published.get(CITED, {}))
     return Line(
         *parsed[:2],
+        (parsed[2], _state(spec, records) if cells else CITED, f"`make reproduce TABLE={name}`"),
         (
-            parsed[2],
-            _state(spec, records) if cells else CITED,
             f"{shown} run{f', {cited} cited' if cited else ''}",
             ", ".join(f"{model} ({PARAMETERS[model]})" for model in models),
             f"{counted(runs, 'run')}, each {spec.needs}",
             ", ".join(_data(spec)),
-            f"`make reproduce TABLE={name}`",
-            spec.mixes,
         ),
+        spec.mixes,
     )
 
 
@@ -286,7 +304,9 @@ def _figure_lines(of_tables: dict[str, list[Record]]) -> list[Line]:
         lines.append(
             Line(
                 *parsed[:2],
-                (parsed[2], RUNS if runs else PLANNED, "", "", spec.needs, "", command, DRAWN.get(name, "")),
+                (parsed[2], RUNS if runs else PLANNED, command),
+                ("", "", spec.needs if spec.drawn_from != "nothing" else "", ""),
+                DRAWN.get(name, ""),
             )
         )
     return lines
@@ -300,7 +320,7 @@ def _other_lines(of_tables: dict[str, list[Record]]) -> list[Line]:
         if item.drawn_from is not None:
             state = RUNS if _recorded(of_tables, item.drawn_from) else PLANNED
         command = f"`{item.command}`" if item.command else ""
-        lines.append(Line(paper, number, (item.why, state, "", "", "", "", command, "")))
+        lines.append(Line(paper, number, (item.why, state, command)))
     return lines
 
 

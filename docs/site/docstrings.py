@@ -27,12 +27,13 @@ class ToMarkdown(griffe.Extension):
 
 def to_markdown(text: str) -> str:
     """Return a docstring with equations as MathML, which browsers draw themselves, and links in Markdown."""
-    text = BLOCK.sub(lambda found: textwrap.indent(_block(found[2]), found[1]), text)
+    text = BLOCK.sub(lambda found: textwrap.indent(display(found[2]), found[1]), text)
     text = INLINE.sub(lambda found: convert(found[1]), text)
     text = TABLE.sub(r"```text\n\2```", text)
     text = EXAMPLE.sub("Examples:", text)
     return LINK.sub(lambda found: f"[{' '.join(found[1].split())}]({found[2]})", text)
 
 
-def _block(equation: str) -> str:
+def display(equation: str) -> str:
+    """Return an equation in a line of its own."""
     return f'\n<div class="math">{convert(" ".join(equation.split()), display="block")}</div>\n'

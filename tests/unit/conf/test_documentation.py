@@ -17,19 +17,26 @@ from sts_lightning.core.conf_folders import ENTRIES
 
 ROOT = Path(__file__).parents[3]
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+WIDTH = 90
+"""Characters of a line of commands that a page shows without scrolling."""
 
-BLOCK = re.compile(r"^```\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 COMMAND = re.compile(r"(python (train|eval)\.py|(\.venv/bin/)?sts-lightning|make) ")
 
 
+def blocks() -> Iterator[tuple[str, str]]:
+    """Page and text of each block that names no language."""
+    for page in PAGES:
+        yield from ((page.name, text) for language, text in BLOCK.findall(page.read_text()) if not language)
+
+
 def commands() -> Iterator[tuple[str, str]]:
     """Page and text of each command in a block."""
-    for page in PAGES:
-        for block in BLOCK.findall(page.read_text()):
-            lines = map(str.strip, block.replace("\\\n", " ").splitlines())
-            yield from ((page.name, " ".join(line.split())) for line in lines if COMMAND.match(line))
+    for page, block in blocks():
+        lines = map(str.strip, block.replace("\\\n", " ").splitlines())
+        yield from ((page, " ".join(line.split())) for line in lines if COMMAND.match(line))
 
 
 COMMANDS = sorted({*commands()})
@@ -44,7 +51,12 @@ def words(line: str) -> list[str]:
 
 
 def test_there_are_commands() -> None:
-    assert {page for page, _ in COMMANDS} >= {"README.md", "sweeps.md", "decoders.md", "own_pairs.md"}
+    assert {page for page, _ in COMMANDS} >= {"README.md", "commands.md", "decoders.md", "pcc_tuning.md"}
+
+
+def test_commands_fit_the_page() -> None:
+    lines = [line for _, block in blocks() for line in block.splitlines()]
+    assert [line for line in lines if len(line) > WIDTH] == []
 
 
 HYDRA = ("python", *(f"sts-lightning {entry} " for entry in ENTRIES))
