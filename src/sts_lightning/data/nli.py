@@ -129,11 +129,11 @@ def nli_triplets(
     evaluation = DevAndTests(root, **options)
     published = only_file(path) in (None, PUBLISHED_TRIPLETS)
     text = folded_sentence if published else sentence
-    setting = f"data.columns, without hard negatives as in 'data.columns=[{','.join(columns[:2])}]'"
+    fewer = f", without hard negatives as in 'data.columns=[{','.join(columns[:2])}]'" * (len(columns) > 2)
 
     def read_file(file: Path, name: str) -> tuple[Dataset, SourceCount]:
         rows, bad = [], BadRows()
-        for line, fields in read_records(file, list(columns), setting=setting, bad=bad):
+        for line, fields in read_records(file, list(columns), setting=f"data.columns{fewer}", bad=bad):
             with bad:
                 rows.append([text(field, file, line) for field in fields])
         bad.check()

@@ -76,6 +76,8 @@ def test_pairs_without_negatives_are_pointed_to(tmp_path: Path) -> None:
     path.write_text("q,a\nx,y\n")
     with pytest.raises(DataError, match=r"without hard negatives as in 'data\.columns=\[q,a\]'"):
         training(nli_triplets, ".", path=str(path), columns=("q", "a", "n"))
+    with pytest.raises(DataError, match=r"no column named 'b'; .*with data\.columns\.$"):  # not these
+        training(nli_triplets, ".", path=str(path), columns=("q", "b"))
 
 
 @pytest.mark.parametrize(("how", "kept"), [("none", "abc"), ("exact", "bc"), ("normalized", "c")])
