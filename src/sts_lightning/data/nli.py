@@ -129,7 +129,7 @@ def nli_triplets(
     evaluation = DevAndTests(root, **options)
     published = only_file(path) in (None, PUBLISHED_TRIPLETS)
     text = folded_sentence if published else sentence
-    fewer = f", without hard negatives as in 'data.columns=[{','.join(columns[:2])}]'" * (len(columns) > 2)
+    fewer = f", without hard negatives as in 'data.columns=[{','.join(columns[:2])}]'" if columns[2:] else ""
 
     def read_file(file: Path, name: str) -> tuple[Dataset, SourceCount]:
         rows, bad = [], BadRows()
