@@ -117,8 +117,9 @@ def losses() -> Iterator[str]:
 
 def _scores() -> tuple[list[str], dict[str, list[str]]]:
     """Header of the table of losses in docs/results.md, and its rows by the loss that they name first."""
-    table = (ROOT / "docs" / "results.md").read_text("utf-8").partition(f"## {SCORES}\n")[2]
-    lines = [line for line in table.partition("\n## ")[0].splitlines() if line.startswith("|")]
+    text = (ROOT / "docs" / "results.md").read_text("utf-8")
+    table = text[text.index(f"## {SCORES}\n") :].partition("\n## ")[0]
+    lines = [line for line in table.splitlines() if line.startswith("|")]
     rows: dict[str, list[str]] = {}
     for line in lines[2:]:
         if found := re.match(r"\| `(\w+)`", line):
