@@ -305,7 +305,7 @@ def _figure_lines(of_tables: dict[str, list[Record]]) -> list[Line]:
             Line(
                 *parsed[:2],
                 (parsed[2], RUNS if runs else PLANNED, command),
-                ("", "", spec.needs if spec.drawn_from != "nothing" else "", ""),
+                ("", "", spec.needs, ""),
                 DRAWN.get(name, ""),
             )
         )

@@ -70,9 +70,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Adapt links to files that lie outside the folder of the pages, and draw equations."""
     markdown = re.sub(r"\]\((\.\./)+CONTRIBUTING\.md", "](contributing.md", markdown)
-    markdown = re.sub(
-        r"\[([^\]]*)\]\((?:\.\./)*(?:examples|notebooks)\)", r"`\1`", markdown
-    )  # not on the site
+    # Scripts and notebooks are not on the site.
+    markdown = re.sub(r"\[([^\]]*)\]\((?:\.\./)*(?:examples|notebooks)\)", r"`\1`", markdown)
     return EQUATION.sub(lambda found: display(found[1]), markdown)
 
 

@@ -38,7 +38,8 @@ def test_settings_of_the_top_level_reach_every_data_set(
     path = [] if choice in ("sts", "toy") else [f"path={file}"]
     further = ["data.parts={nli: nli_triplets, sts: sts}"] if choice == "joint" else []
     data = make_data(check_config(config(f"data={choice}", *path, *given, *further)))
-    loss = [f"loss={ ({'score': 'pearson', 'class': 'cross_entropy', 'none': 'infonce'}[data.label]) }"]
+    of_label = {"score": "pearson", "class": "cross_entropy", "none": "infonce"}
+    loss = [f"loss={of_label[data.label]}"]
     if choice == "joint":
         loss = ["loss=joint", "loss.parts={nli: infonce, sts: pearson}"]
     fits = check_config(config(f"data={choice}", *loss, *path, *given, *further))
