@@ -265,11 +265,11 @@ class SentenceEncoder(nn.Module):
                 key="trainer.gradient_checkpointing",
                 hint="Set trainer.micro_batch_size=auto, which takes less memory too.",
             )
-        from sts_lightning.models.compute.cpu_attention import recomputed_attention  # few runs recompute
+        from sts_lightning.models.compute.cpu_attention import recomputed_layer  # few runs recompute
 
         try:
             self.backbone.activation_checkpointing_enable(
-                {"use_reentrant": False, "context_fn": partial(recomputed_attention, self.backbone)}
+                {"use_reentrant": False, "context_fn": partial(recomputed_layer, self.backbone)}
             )
             # For reentrant checkpoints the library lets token embeddings require a gradient. Here that would
             # hold the embeddings of every chunk, and their gradients, until the end of the backward pass.
@@ -350,7 +350,7 @@ class SentenceEncoder(nn.Module):
             Vectors in float32, shape (N, D); (V * N, D), view-major, of rows that hold V views each.
         """
         if torch.is_grad_enabled() or self.training:
-            embed = partial(recomputed, self.embed_chunk) if recompute else self.embed_chunk
+            embed = partial(recomputed, self.device, self.embed_chunk) if recompute else self.embed_chunk
             inputs = self._look_up(rows.chunks)
             vectors = torch.cat([embed(*pair) for pair in zip(rows.chunks, inputs, strict=True)])
         else:

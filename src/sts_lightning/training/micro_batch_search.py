@@ -15,6 +15,7 @@ import torch
 from sts_lightning.core.errors import TrainingError
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.training.callbacks.progress import random_states, restore_random_states
 
 if sys.platform != "win32":
     import resource
@@ -116,16 +117,17 @@ def find_micro_batch(
         return fits(size) if on_gpu else _with_limited_host_memory(partial(fits, size), limit)
 
     size, too_large = batch_size, batch_size + 1
-    with torch.random.fork_rng([encoder.device] if on_gpu else []):
-        while not tried(size):
-            if size == 1:
-                raise TrainingError(
-                    "memory does not hold one example; lower model.max_length or quantise the model."
-                )
-            size, too_large = (size + 1) // 2, size
-        while too_large - size > max(1.0, STEP * size):
-            middle = (size + too_large) // 2
-            size, too_large = (middle, too_large) if tried(middle) else (size, middle)
+    states = random_states(encoder.device)
+    while not tried(size):
+        if size == 1:
+            raise TrainingError(
+                "memory does not hold one example; lower model.max_length or quantise the model."
+            )
+        size, too_large = (size + 1) // 2, size
+    while too_large - size > max(1.0, STEP * size):
+        middle = (size + too_large) // 2
+        size, too_large = (middle, too_large) if tried(middle) else (size, middle)
+    restore_random_states(states, encoder.device)
     if size == batch_size:
         log.info("the whole batch of %d examples fits into memory", batch_size)
         return None

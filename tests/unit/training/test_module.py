@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.encoder import SentenceEncoder
@@ -25,6 +28,7 @@ def gradient(
     micro_batch_size: int | None,
     regularizer: RankReduction | None = None,
     autocast: torch.dtype | None = None,
+    recompute: bool = True,
 ) -> tuple[Tensor, int]:
     """Of all that trains, and how many chunks there were."""
     head = make(loss, encoder.dimension).float()
@@ -40,8 +44,12 @@ def gradient(
     torch.manual_seed(2)
     calls: list[int] = []
     hook = encoder.backbone.register_forward_hook(lambda *_: calls.append(1))
+    batch = Batch(rows, num_views, labels, len(TEXTS))
+    if not recompute:  # the same chunks
+        batch = replace(batch, rows=module.chunks_of(batch)[0])
+        module.micro_batch_size = None
     with torch.autocast("cpu", autocast) if autocast else nullcontext():
-        embedded = module.embed_views(Batch(rows, num_views, labels, len(TEXTS)))
+        embedded = module.embed_views(batch)
     ids = torch.arange(num_views * len(TEXTS)).view(num_views, -1) % 5
     value = head(embedded, labels, **({"sentence_ids": ids} if "sentence_ids" in head.takes else {}))
     if regularizer is not None:
@@ -85,6 +93,26 @@ def test_equals_the_whole_batch(loss: str, regularizer: RankReduction | None) ->
     cached, several = gradient(encoder, loss, 2, regularizer)
     assert (one, several) == (1, 4)
     assert_same(whole, cached, 2e-5)
+
+
+@pytest.mark.parametrize("what", ["micro batches", "layers", "both"])
+def test_dropout_is_drawn_again_where_torch_does_not_see_to_it(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for an Apple GPU, whose random state torch's checkpoints leave as it is."""
+    encoder = tiny_bert(dropout=0.1)
+    kept, _ = gradient(encoder, "infonce", 4, recompute=False)
+    careless = partial(checkpoint, preserve_rng_state=False)
+    for module in ("sts_lightning.models.compute.gradient_cache", "transformers.modeling_utils"):
+        monkeypatch.setattr(f"{module}.checkpoint", careless)
+    if what != "micro batches":
+        encoder.checkpoint_layers()  # transformers binds the function here
+    monkeypatch.setattr("torch.mps.get_rng_state", torch.get_rng_state)
+    monkeypatch.setattr("torch.mps.set_rng_state", torch.set_rng_state)
+    for owner in (SentenceEncoder, type(encoder.backbone)):
+        monkeypatch.setattr(owner, "device", torch.device("mps"))
+    again, _ = gradient(encoder, "infonce", 4, recompute=what != "layers")
+    assert torch.equal(again, kept)
 
 
 def test_recomputation_keeps_no_activations() -> None:

@@ -12,6 +12,8 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 
+from sts_lightning.models.compute.gradient_cache import same_draws
+
 if TYPE_CHECKING:
     from peft import PeftModel
 
@@ -41,11 +43,12 @@ def half_attention(backbone: PreTrainedModel | PeftModel) -> AbstractContextMana
     return AttentionMode(attend_in_float32) if half else nullcontext()
 
 
-def recomputed_attention(
+def recomputed_layer(
     backbone: PreTrainedModel | PeftModel,
 ) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
     """Return the contexts of a layer within a forward pass and, computed again, outside of it."""
-    return nullcontext(), half_attention(backbone)
+    on_cpu = backbone.device.type == "cpu"
+    return nullcontext(), half_attention(backbone) if on_cpu else same_draws(backbone.device)
 
 
 class AttentionMode(TorchFunctionMode):

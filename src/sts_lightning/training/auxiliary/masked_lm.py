@@ -130,7 +130,7 @@ class MaskedLanguageModel(AuxiliaryModel):
         for chunk, pooled, keys in zip(rows.chunks, *map(rows.by_chunk, values), strict=True):
             ids, attended = (chunk[name].to(device) for name in ("input_ids", "attention_mask"))
             masked, chosen = mask_words(ids, self.special, self.mask_id, self.words, self.mask_rate, keys)
-            chunk_loss = partial(recomputed, self._chunk_loss) if step.recompute else self._chunk_loss
+            chunk_loss = partial(recomputed, device, self._chunk_loss) if step.recompute else self._chunk_loss
             sums.append(chunk_loss(pooled, ids, masked, positions(chosen), attended))
             counts.append(chosen.sum(dim=1))
         sums_and_counts = rows.arrange(torch.stack([torch.cat(sums), torch.cat(counts).float()], dim=-1))
