@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
+from sts_lightning.core.choices import Denoise
 from sts_lightning.data.collate import Batch
 from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.training.auxiliary.momentum_queue import MomentumQueue
 from sts_lightning.training.auxiliary.second_encoder import SecondEncoder
 from tests.support.training_steps import step_alone
 
@@ -35,3 +38,22 @@ def test_it_reads_the_first_view() -> None:
     views = pooled.unflatten(0, (2, -1))
     step = step_alone(encoder, Batch(rows, 2, None, 3), pooled)
     torch.testing.assert_close(second(step), views[0])
+
+
+@pytest.mark.parametrize("denoise", ["shift", "pad"])
+def test_it_subtracts_the_bare_templates_too(denoise: Denoise) -> None:
+    """Vectors of the encoder and of a copy lie in one space; the queue of negatives embeds in the same way."""
+    encoder = tiny_bert(
+        dropout=0.0, template="{sentence} means {mask}", pooling="mask_token", denoise=denoise
+    )
+    second, queue = SecondEncoder(), MomentumQueue(3, 0.9)
+    for auxiliary in (second, queue):
+        auxiliary.connect(encoder)
+    rows = encoder.prepare(60, training=True)([TEXTS, TEXTS[::-1]], [None, None])
+    pooled = encoder(rows)
+    step = step_alone(encoder, Batch(rows, 2, None, 3), pooled)
+    queue.train().update(step)
+    first = pooled.unflatten(0, (2, -1))[0]
+    for vectors in (second(step), queue.negatives()):
+        torch.testing.assert_close(vectors, first)
+        torch.testing.assert_close(torch.cosine_similarity(vectors, first), torch.ones(3))

@@ -70,17 +70,19 @@ class TokenizedBatch:
         return list(values[order].split([len(chunk["input_ids"]) for chunk in self.chunks]))
 
     def head(self, count: int) -> TokenizedBatch:
-        """Return the first ``count`` sentences of the first view, without their bare templates."""
+        """Return the first ``count`` sentences of the first view, and all bare templates."""
         numbers = self.by_chunk(torch.arange(len(self.restore)))
+        sentences = len(self.restore) if self.baseline is None else len(self.baseline)
+        kept = [(rows < count) | (rows >= sentences) for rows in numbers]
         chunks = [
-            {name: values[sentences < count] for name, values in chunk.items() if name != "view_at"}
-            for chunk, sentences in zip(self.chunks, numbers, strict=True)
-            if bool((sentences < count).any())
+            {name: values[rows] for name, values in chunk.items() if name != "view_at"}
+            for chunk, rows in zip(self.chunks, kept, strict=True)
+            if bool(rows.any())
         ]
-        order = torch.cat(numbers)
-        kept = order[order < count]
+        order = torch.cat(numbers)[torch.cat(kept)]
         num_tokens = sum(int(chunk["attention_mask"].sum()) for chunk in chunks)
-        return TokenizedBatch(chunks, torch.argsort(kept), num_tokens)
+        baseline = None if self.baseline is None else self.baseline[:count]
+        return TokenizedBatch(chunks, torch.argsort(order), num_tokens, baseline)
 
     def limited(self, most_rows: int | None = None, most_tokens: int | None = None) -> TokenizedBatch:
         """Return the same batch in chunks of at most so many rows and padded tokens, at least one row each.
