@@ -334,7 +334,13 @@ class SentenceEncoder(nn.Module):
         """Return a chunk of ``count`` rows of the maximum length, on the encoder's device."""
         return self._to_device(self.tokenizer.longest(count))
 
-    def forward(self, rows: TokenizedBatch, recompute: bool = False, project: bool = True) -> Tensor:
+    def forward(
+        self,
+        rows: TokenizedBatch,
+        recompute: bool = False,
+        project: bool = True,
+        keep_last: bool = False,
+    ) -> Tensor:
         """Embed tokenised sentences: chunk by chunk through the backbone and the pooling, then `project`.
 
         The vectors of the chunks are put back in order, so that the result and the gradient are those of one
@@ -345,14 +351,21 @@ class SentenceEncoder(nn.Module):
             recompute: Whether to recompute each chunk with the same dropout in the backward pass, which takes
                 the memory of one chunk (gradient cache, see `recomputed`).
             project: Whether to apply `project`; otherwise the vectors are the pooled ones.
+            keep_last: Whether to leave the last chunks out of that, as many as have no more tokens than the
+                largest one. The backward pass begins with them, so the peak of the encoder is the same.
 
         Returns:
             Vectors in float32, shape (N, D); (V * N, D), view-major, of rows that hold V views each.
         """
         if torch.is_grad_enabled() or self.training:
-            embed = partial(recomputed, self.device, self.embed_chunk) if recompute else self.embed_chunk
+            sizes = [chunk["input_ids"].numel() for chunk in rows.chunks]
+            kept = 0 if recompute else len(sizes)
+            while keep_last and kept < len(sizes) and sum(sizes[-kept - 1 :]) <= max(sizes):
+                kept += 1
+            again = partial(recomputed, self.device, self.embed_chunk)
+            runs = [again] * (len(sizes) - kept) + [self.embed_chunk] * kept
             inputs = self._look_up(rows.chunks)
-            vectors = torch.cat([embed(*pair) for pair in zip(rows.chunks, inputs, strict=True)])
+            vectors = torch.cat([run(*pair) for run, *pair in zip(runs, rows.chunks, inputs, strict=True)])
         else:
             vectors = embed_chunks(self.embed_chunk, rows.chunks, threaded=False, progress=False)
         vectors = rows.arrange(vectors)

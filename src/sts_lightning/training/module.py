@@ -126,8 +126,7 @@ class STSModule(pl.LightningModule):
             found = find_micro_batch(
                 self.encoder,
                 math.ceil(data.batch_size / self.trainer.world_size),
-                self.encoder.tokenizer.rows_of(data.num_views)
-                + (0 if self.auxiliary is None else self.auxiliary.extra_views),
+                self.encoder.tokenizer.rows_of(data.num_views) + self._extra_views,
                 self.trainer.precision_plugin.forward_context,
             )
             tokens = torch.tensor(found or UNLIMITED, device=self.device)
@@ -156,20 +155,31 @@ class STSModule(pl.LightningModule):
         return replace(batch, rows=self.chunks_of(batch)[0])
 
     def chunks_of(self, batch: Batch[TokenizedBatch]) -> tuple[TokenizedBatch, bool]:
-        """Return the rows of this process in chunks of its micro batches, and whether to recompute these."""
+        """Return the rows of this process in chunks of its micro batches, and whether to recompute these.
+
+        A batch that is no larger than a micro batch is not recomputed.
+        """
         examples, tokens = self.micro_batch_size, self.micro_batch_tokens
-        rows = None
-        if isinstance(examples, int):
-            rows = self.encoder.tokenizer.rows_of(batch.num_views)
-            rows *= max(1, examples // batch.shard.world_size)
-        if not self.training or (rows is None and tokens is None):
+        if not self.training:
             return batch.rows, False
-        return batch.rows.limited(rows, tokens), True
+        per_example, rows, fits = self.encoder.tokenizer.rows_of(batch.num_views), None, True
+        if isinstance(examples, int):
+            most = max(1, examples // batch.shard.world_size)
+            rows, fits = most * per_example, batch.shard.size_of(batch.size) <= most
+        if tokens is not None:
+            # An auxiliary model may embed as much again, which the search has counted, before any backward.
+            needed = 1 + self._extra_views / per_example
+            fits = fits and batch.rows.padded_tokens * needed <= tokens
+        return batch.rows.limited(rows, tokens), not fits
+
+    @property
+    def _extra_views(self) -> int:
+        return 0 if self.auxiliary is None else self.auxiliary.extra_views
 
     def embed_views(self, batch: Batch[TokenizedBatch]) -> Tensor:
         """Return the embeddings of the whole batch of all processes, shape (V, B, D), float32."""
         rows, recompute = self.chunks_of(batch)
-        return self._gather(self.encoder(rows, recompute), batch)
+        return self._gather(self.encoder(rows, recompute, keep_last=True), batch)
 
     def _gather(self, vectors: Tensor, batch: Batch[TokenizedBatch]) -> Tensor:
         """Gather the rows of each process, (V * b, D), into the batch, (V, B, D)."""
@@ -186,7 +196,8 @@ class STSModule(pl.LightningModule):
         from sts_lightning.training.auxiliary.base import Step
 
         rows, recompute = self.chunks_of(batch)
-        pooled = self.encoder(rows, recompute, project=False)
+        # What an auxiliary model embeds with gradient comes before the encoder's chunks in the backward pass.
+        pooled = self.encoder(rows, recompute, project=False, keep_last=self._extra_views == 0)
         position = (self.seed, self.current_epoch, batch_idx)
         return Step(self.encoder, batch, rows, recompute, pooled, position, self.official_gather)
 
@@ -286,10 +297,11 @@ class STSModule(pl.LightningModule):
         """Lower the limit of micro batches below the largest chunk; return whether that was possible."""
         chunks, recompute = self.chunks_of(self._batch)
         rows, width = chunks.largest_chunk
-        if recompute and rows == 1:
-            return False
         # Without recomputation all chunks were in memory: the first remedy is to keep one at a time.
-        fewer = min(rows - 1, round((1 - STEP) * rows)) if recompute else rows
+        divide = recompute or len(chunks.chunks) == 1
+        if divide and rows == 1:
+            return False
+        fewer = min(rows - 1, round((1 - STEP) * rows)) if divide else rows
         self.micro_batch_tokens = fewer * width
         log.warning(
             "WARNING: memory ran out at step %d, which is repeated; micro batches now have at most %d "

@@ -61,7 +61,7 @@ def test_draws_the_same_dropout_again(
     autocast = torch.bfloat16 if "bf16" in kind else None
     cached, _ = gradient(encoder, "infonce", 2, autocast=autocast)
     forward = encoder.forward
-    monkeypatch.setattr(encoder, "forward", lambda rows, recompute=False: forward(rows))
+    monkeypatch.setattr(encoder, "forward", lambda rows, *_, **__: forward(rows))
     kept, _ = gradient(encoder, "infonce", 2, autocast=autocast)
     assert torch.equal(cached, kept)
     monkeypatch.undo()
@@ -167,7 +167,10 @@ def test_a_step_without_memory_is_repeated(
 
 
 def test_a_resumed_run_keeps_its_micro_batches(
-    config: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Callable[..., DictConfig],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Found by ``auto``, and smaller since memory ran out in a step; another search would find more."""
     settings = [
@@ -183,6 +186,7 @@ def test_a_resumed_run_keeps_its_micro_batches(
         train_in(tmp_path / "whole", cfg, callbacks=[ShortAt(2)])
         with pytest.raises(RuntimeError, match="power cut"):
             train_in(tmp_path / "cut", cfg, callbacks=[ShortAt(2), PowerCut(3)])
+    assert caplog.text.count("memory ran out at step 2") == 2
     train_in(tmp_path / "cut", RunFolder(tmp_path / "cut").load_config(), resume=True)
     same_results(tmp_path / "whole", tmp_path / "cut")
 

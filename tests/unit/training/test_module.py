@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -101,7 +102,7 @@ def test_dropout_is_drawn_again_where_torch_does_not_see_to_it(
 ) -> None:
     """A stand-in for an Apple GPU, whose random state torch's checkpoints leave as it is."""
     encoder = tiny_bert(dropout=0.1)
-    kept, _ = gradient(encoder, "infonce", 4, recompute=False)
+    kept, _ = gradient(encoder, "infonce", 3, recompute=False)
     careless = partial(checkpoint, preserve_rng_state=False)
     for module in ("sts_lightning.models.compute.gradient_cache", "transformers.modeling_utils"):
         monkeypatch.setattr(f"{module}.checkpoint", careless)
@@ -111,8 +112,69 @@ def test_dropout_is_drawn_again_where_torch_does_not_see_to_it(
     monkeypatch.setattr("torch.mps.set_rng_state", torch.set_rng_state)
     for owner in (SentenceEncoder, type(encoder.backbone)):
         monkeypatch.setattr(owner, "device", torch.device("mps"))
-    again, _ = gradient(encoder, "infonce", 4, recompute=what != "layers")
+    again, _ = gradient(encoder, "infonce", 3, recompute=what != "layers")
     assert torch.equal(again, kept)
+
+
+def passes(module: STSModule, rows: TokenizedBatch, size: int) -> tuple[int, Tensor]:
+    """Of a step through the backbone, and the gradient."""
+    calls: list[int] = []
+    hook = module.encoder.backbone.register_forward_pre_hook(lambda *_: calls.append(1))
+    module.zero_grad()
+    torch.manual_seed(2)
+    module.embed_views(Batch(rows, 2, None, size)).square().sum().backward()
+    hook.remove()
+    return len(calls), torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
+
+
+@pytest.mark.parametrize(
+    ("examples", "tokens", "expected"),
+    [
+        (8, None, 1),  # as many as the batch
+        (100, None, 1),
+        (None, 2 * 8 * 17, 1),  # padded tokens of the batch
+        (8, 2 * 8 * 17 - 1, 3),  # too many; of the two chunks the second, smaller one is kept
+        (5, None, 3),  # 10 and 6 rows
+        (3, None, 5),  # 6, 6 and 4 rows
+    ],
+)
+def test_only_what_exceeds_a_micro_batch_is_recomputed(
+    examples: int | None, tokens: int | None, expected: int
+) -> None:
+    """With the gradient of the same chunks without recomputation, to the bit, dropout included."""
+    encoder = tiny_bert(dropout=0.1)
+    unused: Any = None
+    module = STSModule(encoder, make("infonce"), unused, unused, micro_batch_size=examples).train()
+    module.micro_batch_tokens = tokens
+    texts = ["a " * 15] * 8  # rows of 17 tokens
+    rows: TokenizedBatch = encoder.prepare(10_000, training=True)([texts, texts], [None, None])
+    chunks = module.chunks_of(Batch(rows, 2, None, 8))[0]
+    counted, gradients = passes(module, rows, 8)
+    assert counted == expected
+    module.micro_batch_size = module.micro_batch_tokens = None
+    kept = passes(module, chunks, 8)
+    assert kept[0] == len(chunks.chunks)
+    assert torch.equal(gradients, kept[1])
+
+
+def test_memory_that_ran_out_in_a_batch_that_is_kept() -> None:
+    """Recomputation comes first where it helps: one chunk has the same peak with it."""
+    encoder = tiny_bert()
+    unused: Any = None
+    module = STSModule(encoder, make("infonce"), unused, unused, micro_batch_size=8).train()
+    module._trainer = SimpleNamespace(global_step=0)  # type: ignore[assignment]
+    texts = ["a " * 15] * 8
+    for chunk_tokens, limits in ((8 * 17, [8 * 17, 7 * 17, 6 * 17]), (10_000, [14 * 17, 13 * 17])):
+        rows = encoder.prepare(chunk_tokens, training=True)([texts, texts], [None, None])
+        module.on_train_batch_start(Batch(rows, 2, None, 8), 0)
+        module.micro_batch_tokens = None
+        assert not module.chunks_of(module._batch)[1]
+        for limit in limits:
+            assert module._step_down()
+            assert module.micro_batch_tokens == limit
+            assert module.chunks_of(module._batch)[1]
+    module.on_train_batch_start(Batch(encoder.prepare(9, True)([["x"]], [None]), 1, None, 1), 0)
+    assert not module._step_down()
 
 
 def test_recomputation_keeps_no_activations() -> None:

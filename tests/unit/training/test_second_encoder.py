@@ -42,7 +42,7 @@ def test_it_reads_the_first_view() -> None:
 
 @pytest.mark.parametrize("denoise", ["shift", "pad"])
 def test_it_subtracts_the_bare_templates_too(denoise: Denoise) -> None:
-    """Vectors of the encoder and of a copy lie in one space; the queue of negatives embeds in the same way."""
+    """As the encoder does, so that all vectors lie in one space; the same for the queue of negatives."""
     encoder = tiny_bert(
         dropout=0.0, template="{sentence} means {mask}", pooling="mask_token", denoise=denoise
     )

@@ -105,6 +105,11 @@ class TokenizedBatch:
         return replace(self, chunks=pieces)
 
     @property
+    def padded_tokens(self) -> int:
+        """Number of tokens in all chunks, padding included."""
+        return sum(chunk["input_ids"].numel() for chunk in self.chunks)
+
+    @property
     def largest_chunk(self) -> tuple[int, int]:
         """Rows and padded length of the chunk with the most padded tokens."""
         rows, width = max((chunk["input_ids"].shape for chunk in self.chunks), key=math.prod)
