@@ -53,7 +53,8 @@ class GlobalOrthogonal(Regularizer):
         if size == 1:  # no cosines; this 0 has a gradient, and a NaN stays a NaN
             return 0 * vectors.sum()
         first, second = F.normalize(vectors[0], dim=-1), F.normalize(vectors[1], dim=-1)
-        matching = torch.eye(size, dtype=torch.bool, device=vectors.device)
-        cosines = (first @ second.T)[~matching]
+        # All but the diagonal: between two of its values lie ``size`` others. A boolean index takes the same,
+        # but waits for a GPU to count them.
+        cosines = (first @ second.T).flatten()[1:].unflatten(0, (size - 1, size + 1))[:, :-1]
         mean, square = cosines.mean(), cosines.square().mean()
         return self.coefficient * (mean.square() + F.relu(square - 1 / dimension))

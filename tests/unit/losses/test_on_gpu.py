@@ -1,4 +1,4 @@
-"""Every loss and regularizer on an emulated GPU, under the determinism of training."""
+"""Every loss, regularizer and a queue on an emulated GPU, under the determinism of training."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import torch
 from torch import Tensor
 
 from sts_lightning.losses import all_losses
+from sts_lightning.regularizers.alignment import Alignment
 from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.regularizers.global_orthogonal import GlobalOrthogonal
 from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.training.auxiliary.momentum_queue import MomentumQueue
 from tests.support.emulated_gpu import EmulatedGPU, emulated_gpu
 from tests.support.loss_cases import batch, further, make
 
@@ -65,14 +68,42 @@ def test_a_loss_stays_on_its_device(stem: str, settings: dict[str, Any], gpu: Em
     assert gpu.synchronisations == []
 
 
-@pytest.mark.parametrize("regularizer", [RankReduction(), GlobalOrthogonal()])
+@pytest.mark.parametrize("regularizer", [RankReduction(), GlobalOrthogonal(), Alignment()])
 def test_a_regularizer_stays_on_its_device(regularizer: Regularizer, gpu: EmulatedGPU) -> None:
+    """Without waiting, but for the eigenvalues, whose solver reports to the host whether it has converged."""
     views = torch.rand(2, 8, 16)
 
     def gradient(device: str) -> Tensor:
         moved = views.to(device).requires_grad_()
-        regularizer.to(device)(moved).backward()
+        regularizer.to(device)
+        gpu.recording = True
+        regularizer(moved).backward()
+        gpu.recording = False
         assert moved.grad is not None
         return moved.grad.cpu()
 
     torch.testing.assert_close(gradient("cuda"), gradient("cpu"))
+    assert [wait for wait in gpu.synchronisations if "_linalg_eigh" not in wait] == []
+    assert bool(gpu.synchronisations) == isinstance(regularizer, RankReduction)
+
+
+def test_a_queue_stays_on_its_device(gpu: EmulatedGPU) -> None:
+    """Filled, overfull, and read from a checkpoint."""
+    queue, resumed = MomentumQueue(3, 0.9), MomentumQueue(3, 0.9)
+    for module in (queue, resumed):
+        module.connect(tiny_bert())
+        module.to("cuda")
+    vectors = torch.arange(4.0)[:, None].expand(4, 32).to("cuda")
+    gpu.recording = True
+    seen = [queue.negatives().clone()]
+    for row in vectors:
+        queue.push(row[None])
+        seen.append(queue.negatives().clone())
+    gpu.recording = False
+    assert gpu.synchronisations == []
+    assert [rows[:, 0].tolist() for rows in seen] == [[], [0], [0, 1], [0, 1, 2], [1, 2, 3]]
+    other = MomentumQueue(3, 0.9)
+    other.connect(tiny_bert())
+    other.push(vectors[:2].cpu())
+    resumed.load_state_dict(other.state_dict())
+    assert resumed.negatives()[:, 0].tolist() == [0, 1]

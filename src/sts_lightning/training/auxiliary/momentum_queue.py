@@ -55,6 +55,8 @@ class MomentumQueue(AuxiliaryModel):
         self.size = size
         self.momentum = momentum
         self.official = official
+        self._filled = 0  # the same on the host: to read it from a GPU, each step would wait for the card
+        self.register_load_state_dict_post_hook(_read_filled)  # type: ignore[no-untyped-call]
 
     def connect(self, encoder: SentenceEncoder) -> None:
         """Copy the encoder."""
@@ -89,7 +91,7 @@ class MomentumQueue(AuxiliaryModel):
 
     def negatives(self) -> Tensor:
         """Return the vectors, oldest first, (N, D) with N at most ``size``."""
-        return self.vectors[self.size - int(self.filled) :]
+        return self.vectors[self.size - self._filled :]
 
     @torch.no_grad()
     def follow(self, encoder: SentenceEncoder) -> None:
@@ -110,4 +112,9 @@ class MomentumQueue(AuxiliaryModel):
     def push(self, vectors: Tensor) -> None:
         """Append vectors and drop the oldest ones."""
         self.vectors.copy_(torch.cat([self.vectors, vectors])[-self.size :])
-        self.filled.add_(len(vectors)).clamp_(max=self.size)
+        self._filled = min(self._filled + len(vectors), self.size)
+        self.filled.fill_(self._filled)
+
+
+def _read_filled(queue: MomentumQueue, keys: object) -> None:
+    queue._filled = int(queue.filled)
