@@ -25,6 +25,7 @@ from sts_lightning.data.tables import identical_pairs
 from sts_lightning.evaluation.dev_scores import MONITOR, score_dev
 from sts_lightning.evaluation.statistics import pair_cosines
 from sts_lightning.losses.base import Loss, check_scalar
+from sts_lightning.losses.joint import JointLoss
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import check_weights
@@ -215,7 +216,9 @@ class STSModule(pl.LightningModule):
         else:
             step = self.step_of(batch, batch_idx)
             views = self._gather(self.encoder.project(step.pooled), batch)
-            further[self.auxiliary.provides] = self.auxiliary(step)
+            taking = self.loss.parts[batch.part] if isinstance(self.loss, JointLoss) else self.loss
+            if self.auxiliary.provides in taking.takes:
+                further[self.auxiliary.provides] = self.auxiliary(step)
         with torch.autocast(views.device.type, enabled=False):  # losses are computed in float32
             loss = self._loss(views, batch.labels, further)
         self._keep_loss(loss.detach())

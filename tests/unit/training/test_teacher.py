@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,10 +15,15 @@ from sts_lightning.core.choices import Precision
 from sts_lightning.data.collate import Batch
 from sts_lightning.evaluation.vector_cache import PROBES
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
+from sts_lightning.losses.joint import JointLoss
+from sts_lightning.losses.pearson import PearsonLoss
+from sts_lightning.losses.rankcse import RankCSELoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.auxiliary.base import Step
+from sts_lightning.training.auxiliary.stored_vectors import StoredVectors
 from sts_lightning.training.auxiliary.teacher import Teacher, TeacherVectors
+from sts_lightning.training.module import STSModule
 from tests.support.training_steps import step_alone
 
 FIRST, SECOND = ["a dog", "two cats", "no"], ["the dog", "cats", "yes"]
@@ -160,3 +167,24 @@ def test_the_users_consent_is_that_for_its_teachers(monkeypatch: pytest.MonkeyPa
     teacher.trust = Trust.of(["mine.Loss"], remote_code=True)
     teacher.connect(tiny_bert())
     assert asked == [("runs/other", frozenset({"mine.Loss"}), True)]
+
+
+def test_parts_whose_loss_takes_no_teacher_have_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    calls: list[int] = []
+    encode = StoredVectors.encode
+
+    def counted(self: StoredVectors, sentences: Sequence[str]) -> np.ndarray:
+        calls.append(len(sentences))
+        return encode(self, sentences)
+
+    monkeypatch.setattr(StoredVectors, "encode", counted)
+    teacher = Teacher([folder(tmp_path / "1", np.eye(6))])
+    teacher.connect(tiny_bert())
+    loss, unused = JointLoss({"nli": RankCSELoss(), "sts": PearsonLoss()}), None
+    module = STSModule(tiny_bert(), loss, unused, unused, auxiliary=teacher)  # type: ignore[arg-type]
+    module._trainer = SimpleNamespace(current_epoch=0, global_step=0)  # type: ignore[assignment]
+    monkeypatch.setattr(module, "_log_step", lambda *_: None)
+    batch = step(FIRST, SECOND).batch
+    for part, passes in (("sts", []), ("nli", [3, 3])):
+        module.training_step(replace(batch, labels=torch.arange(3.0), part=part), 0)
+        assert calls == passes
