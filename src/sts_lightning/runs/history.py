@@ -12,6 +12,9 @@ from sts_lightning.core.errors import CheckpointError
 def read_history(path: Path) -> list[dict[str, Any]]:
     """Read the rows of a history file, without empty values; return no rows if there is no file.
 
+    A last row without an end was being written when the disk was full or the process was killed; it is left
+    out.
+
     Raises:
         CheckpointError: The file cannot be read, or a row holds something else than numbers.
     """
@@ -19,7 +22,7 @@ def read_history(path: Path) -> list[dict[str, Any]]:
         return []
     rows = []
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, strict=True)
+        reader = csv.DictReader((line for line in file if line[-1] in "\r\n"), strict=True)
         try:
             for values in reader:
                 row = {name: float(value) for name, value in values.items() if value}

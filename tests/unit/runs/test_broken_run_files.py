@@ -178,6 +178,7 @@ HEALTHY: list[Healthy] = [
         "\ufeff" + yaml.safe_dump({"model": {"_target_": ENCODER}, **OF_ENCODER}),
         ENCODER,
     ),
+    ("history", HISTORY, "step,loss\n1,2\n2,0.", [{"step": 1, "loss": 2.0}]),
     ("history", HISTORY, "\ufeffstep,loss\r\n1,2\r\n2,\r\n\r\n", [{"step": 1, "loss": 2.0}, {"step": 2}]),
 ]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import time
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from lightning.fabric.utilities.rank_zero import rank_zero_only
@@ -32,6 +34,9 @@ class HistoryLogger(Logger):
         self.path = RunFolder(save_dir).history_file
         self.rows: dict[int, dict[str, Any]] = {}
         self._provisional: dict[int, dict[str, float]] = {}
+        self._changed: set[int] = set()
+        self._columns: list[str] = []  # of the file, once this process has written it
+        self._last, self._start, self._size = 0, 0, 0  # step of its last row, where that starts, its length
         self._written = 0.0
 
     @property
@@ -58,22 +63,24 @@ class HistoryLogger(Logger):
         """Add metrics to the row of a step; they replace provisional ones."""
         number = step or 0
         self._provisional.pop(number, None)
+        self._changed.add(number)
         self.rows.setdefault(number, {"step": number}).update(metrics)
 
     @rank_zero_only
     def log_provisional(self, metrics: dict[str, float], step: int) -> None:
         """Set metrics that the row of a step has until `log_metrics` is called for that step."""
         self._provisional[step] = metrics
+        self._changed.add(step)
 
     @rank_zero_only
     def save(self) -> None:
-        """Write the file, at most every two seconds."""
+        """Write what is new, at most every two seconds."""
         if time.monotonic() - self._written > FLUSH_SECONDS:
             self._write()
 
     @rank_zero_only
     def flush(self) -> None:
-        """Write the file now."""
+        """Write what is new now."""
         if self.rows or self._provisional:
             self._write()
 
@@ -82,13 +89,49 @@ class HistoryLogger(Logger):
         self.flush()
 
     def _write(self) -> None:
-        rows = dict(self.rows)
-        for step, metrics in self._provisional.items():
-            rows[step] = {"step": step, **metrics, **rows.get(step, {})}
-        columns = list(dict.fromkeys(column for row in rows.values() for column in row))
-        text = io.StringIO()
-        writer = csv.DictWriter(text, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows[step] for step in sorted(rows))
-        write_atomic(self.path, text.getvalue())
+        steps = sorted(self._changed)
+        if steps or not self._columns:
+            if not self._extend(steps):
+                self._rewrite()
+            self._changed.clear()
         self._written = time.monotonic()
+
+    def _extend(self, steps: Sequence[int]) -> bool:
+        """Write the rows after the last one of the file, and that one if it has changed.
+
+        A full disk leaves a row without an end, which `read_history` leaves out.
+
+        Returns:
+            Whether these are all that has changed.
+        """
+        rows = [self._row(step) for step in steps]
+        if not self._columns or steps[0] < self._last or not {*chain(*rows)} <= {*self._columns}:
+            return False
+        start = self._start if steps[0] == self._last else self._size
+        lines = self._lines(rows)
+        size = start + sum(map(len, lines))
+        # A file that shrinks would for a moment have the end of an old row.
+        if size < self._size or not self.path.is_file() or self.path.stat().st_size != self._size:
+            return False
+        with self.path.open("r+b") as file:
+            file.seek(start)
+            file.write(b"".join(lines))
+        self._last, self._start, self._size = steps[-1], size - len(lines[-1]), size
+        return True
+
+    def _rewrite(self) -> None:
+        steps = sorted({*self.rows, *self._provisional})
+        rows = [self._row(step) for step in steps]
+        self._columns = list(dict.fromkeys(chain(*map(self._row, [*self.rows, *self._provisional]))))
+        lines = self._lines([dict(zip(self._columns, self._columns, strict=True)), *rows])
+        write_atomic(self.path, b"".join(lines))
+        self._size = sum(map(len, lines))
+        self._last, self._start = steps[-1], self._size - len(lines[-1])
+
+    def _row(self, step: int) -> dict[str, Any]:
+        return {"step": step, **self._provisional.get(step, {}), **self.rows.get(step, {})}
+
+    def _lines(self, rows: Iterable[Mapping[str, Any]]) -> list[bytes]:
+        text = io.StringIO()
+        csv.DictWriter(text, self._columns, lineterminator="\n").writerows(rows)
+        return text.getvalue().encode().splitlines(keepends=True)
