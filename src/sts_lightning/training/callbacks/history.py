@@ -81,8 +81,7 @@ class HistoryLogger(Logger):
     @rank_zero_only
     def flush(self) -> None:
         """Write what is new now."""
-        if self.rows or self._provisional:
-            self._write()
+        self._write()
 
     def finalize(self, status: str) -> None:
         """Write the file."""
@@ -90,7 +89,7 @@ class HistoryLogger(Logger):
 
     def _write(self) -> None:
         steps = sorted(self._changed)
-        if steps or not self._columns:
+        if steps or (self.rows and not self._columns):
             if not self._extend(steps):
                 self._rewrite()
             self._changed.clear()
