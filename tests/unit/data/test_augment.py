@@ -2,7 +2,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+import torch
+
 from sts_lightning.data.sentences import Repetition
+from sts_lightning.testing.tiny_bert import tiny_bert
 
 SPECIAL = [1, *[0] * 20, 1]
 IDS = [101, *range(20), 102]
@@ -43,3 +46,16 @@ def test_short_sentences_may_repeat_two_words() -> None:
 def test_depends_on_seed_and_sentence_alone() -> None:
     assert Repetition(0.5, 3)(IDS, SPECIAL) == Repetition(0.5, 3)(IDS, SPECIAL)
     assert len({tuple(Repetition(0.5, seed)(IDS, SPECIAL)) for seed in range(20)}) > 10
+
+
+def test_a_row_never_exceeds_the_positions_of_the_model() -> None:
+    """Words are repeated after truncation, which here leaves as many tokens as there are positions."""
+    encoder = tiny_bert(max_length=512).train()
+    tokenizer = encoder.tokenizer.tokenizer
+    texts, repeat = ["a dog runs " * 70, "a dog " * 100], Repetition(1.0, seed=1)
+    rows = encoder.prepare(10_000, training=True)([texts, texts], [None, repeat])
+    assert rows.chunks[0]["input_ids"].shape[1] == 512
+    first, second, *_ = (row[row != tokenizer.pad_token_id] for row in rows.chunks[0]["input_ids"][[0, 1]])
+    for row in (first, second):
+        assert (len(row), row[0], row[-1]) == (512, tokenizer.cls_token_id, tokenizer.sep_token_id)
+    assert torch.isfinite(encoder(rows)).all()

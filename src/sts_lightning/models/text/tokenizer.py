@@ -287,10 +287,12 @@ class SentenceTokenizer:
                 raise ValueError("an augmentation would change the template too; use prompt=none.")
             masks = encoded["special_tokens_mask"]
             ids = [augment(row, mask) for row, mask in zip(ids, masks, strict=True)]
-        fits = self.fits if template is not None and row_length is None else None
+        lengthened = augment is not None or (template is not None and row_length is None)
+        fits = self.fits if lengthened else None
         if fits is not None and any(len(row) > fits for row in ids):
             start, end = map(len, self.split(template or SLOT))
-            ids = truncate_rows(ids, start + fits + end, end)
+            # Without a template special tokens count among those that fit.
+            ids = truncate_rows(ids, fits if template is None else start + fits + end, end)
         return [row or [self._empty_id] for row in ids]
 
     def _encode(self, texts: list[str] | str, **options: Any) -> BatchEncoding:
