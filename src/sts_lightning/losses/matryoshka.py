@@ -69,8 +69,6 @@ class MatryoshkaLoss(Loss):
         ordered = all(a < b for a, b in pairwise(sizes)) or all(a > b for a, b in pairwise(sizes))
         if not sizes or min(sizes) < 1 or not ordered:
             raise ValueError(f"dimensions must be different sizes of at least 1, in order, got {dimensions}.")
-        if dimension is not None and max(sizes) > dimension:
-            raise ValueError(f"dimensions must be at most {dimension}, the size of a vector, got {sizes}.")
         for size in sizes:
             inner.check_dimension(size)
         self.weights = [1.0] * len(sizes) if weights is None else list(weights)
@@ -80,11 +78,20 @@ class MatryoshkaLoss(Loss):
             raise ValueError(f"weights must be finite, not negative and not all 0, got {self.weights}.")
         self.inner = inner
         self.dimensions = sizes
+        if dimension is not None:
+            self.check_dimension(dimension)
         self.views, self.labels = inner.views, inner.labels
         self.more_views = inner.more_views
         self.takes, self.requires = inner.takes, inner.requires
         self.least_batch, self.least_rows = inner.least_batch, inner.least_rows
         self.compares = inner.compares
+
+    def check_dimension(self, dimension: int) -> None:
+        """Reject embeddings that are smaller than one of the sizes; see `Loss.check_dimension`."""
+        if max(self.dimensions) > dimension:
+            raise ValueError(
+                f"dimensions must be at most {dimension}, the size of a vector, got {self.dimensions}."
+            )
 
     def forward(self, views: Tensor, labels: Tensor | None = None, **further: Tensor) -> Tensor:
         """Compute the weighted sum of the inner loss over sizes; see `Loss.forward`.

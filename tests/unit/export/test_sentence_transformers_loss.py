@@ -24,6 +24,7 @@ from sts_lightning.losses import (
     all_losses,
     for_sentence_transformers,
 )
+from sts_lightning.losses import MatryoshkaLoss as OurMatryoshkaLoss
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.support.exports import write_export
@@ -216,3 +217,10 @@ def test_labels_that_do_not_fit_are_rejected(
 def test_columns_that_do_not_fit_are_rejected(model: SentenceTransformer) -> None:
     with pytest.raises(ValueError, match="3 columns"):
         for_sentence_transformers(model, PearsonLoss())(features(model, [*COLUMNS, COLUMNS[0]]), SCORES)
+
+
+def test_sizes_beyond_that_of_a_vector(model: SentenceTransformer) -> None:
+    """Each would be the full loss once more."""
+    for_sentence_transformers(model, OurMatryoshkaLoss(PearsonLoss(), [32, 16]))
+    with pytest.raises(ValueError, match=r"^dimensions must be at most 32, .*, got \[64, 48, 32\]"):
+        for_sentence_transformers(model, OurMatryoshkaLoss(PearsonLoss(), [64, 48, 32]))
