@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     """Write an encoder as a transformer, a pooling and, with a projection, dense modules.
 
-    A template is part of the tokenizer, or else, if it ends with the sentence, the default prompt. Where it
+    A template is part of the tokenizer, or else, if it ends with the sentence, the default prompt. Where the
+    first two views have different ones of that form, they are the prompts ``query`` and ``document``. Where it
     can be neither, or sentences are edited, the transformer is a `TemplateTransformer`. Its source file is
     copied into the folder, which thus loads without this project, but with ``trust_remote_code=True`` alone.
 
@@ -85,7 +86,9 @@ def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: st
             modules=modules,
             device="cpu",
             prompts=prompts,
-            default_prompt_name=next(iter(prompts), None),
+            default_prompt_name=next(
+                (key for key in prompts if prompts[key] + SLOT == tokenizer.template), None
+            ),
             similarity_fn_name="cosine",
             truncate_dim=encoder.truncate_dim,
         )
@@ -102,7 +105,7 @@ def _include_template(encoder: SentenceEncoder, folder: Path) -> tuple[dict[str,
     """Make the template part of the tokenizer in a folder, or a prompt, or say why it is neither.
 
     Returns:
-        Prompts of the library, all the same, and why the template needs code.
+        Prompts of the library by name, and why the template needs code.
     """
     template = encoder.tokenizer.template
     if encoder.text_edit != "none":
@@ -111,6 +114,10 @@ def _include_template(encoder: SentenceEncoder, folder: Path) -> tuple[dict[str,
         return {}, "the library has no pooling of a mask token."
     if template is None:
         return {}, None
+    views = (encoder.tokenizer.view_templates or [])[:2]
+    if len(set(views)) == 2 and all(text.endswith(SLOT) for text in (template, *views)):
+        roles = dict(zip(("query", "document"), (text.removesuffix(SLOT) for text in views), strict=True))
+        return roles if template in views else roles | {"default": template.removesuffix(SLOT)}, None
     try:
         save_with_template(encoder.tokenizer, folder)
     except ConfigError as error:

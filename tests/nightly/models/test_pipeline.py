@@ -21,18 +21,21 @@ from transformers import PreTrainedTokenizerFast
 
 import sts_lightning
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.export.export import export
+from sts_lightning.export.export import export, settings_of
+from sts_lightning.export.merged import write_merged
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.hub import OWN_FILE, packaged_copy
 from sts_lightning.models.loading.pipeline import from_pipeline
 from sts_lightning.models.loading.run import build_encoder, set_evaluation_text
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.tiny_bert import character_tokenizer
+from sts_lightning.testing.tiny_decoders import tiny_llama
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_DATA, SHORT_RUN
 from tests.support.averaged_runs import dev_of
 from tests.support.families import COMMON, NEEDED, tiny, write
 from tests.support.st_folders import TEXTS, st_folder
+from tests.unit.models.test_backbone import Call
 
 Config = Callable[..., DictConfig]
 
@@ -357,14 +360,14 @@ def test_the_library_runs_no_code_of_a_folder_either(kind: str, tmp_path: Path) 
     assert not (tmp_path / "run").exists()
 
 
-class Call:
-    """An object that writes a file when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (self.path,)
+def test_a_pipeline_with_weights_of_the_older_format(tmp_path: Path) -> None:
+    folder, library = st_folder(tmp_path, pooling="cls", dense=((8, nn.Tanh()),), normalize=True)
+    expected = library.encode(TEXTS)
+    for part in ("", "2_Dense"):
+        path = Path(folder) / part / "model.safetensors"
+        torch.save(load_file(path), path.with_name("pytorch_model.bin"))
+        path.unlink()
+    np.testing.assert_allclose(sts_lightning.load(folder).encode(TEXTS), expected, atol=4e-7)
 
 
 @pytest.mark.parametrize("part", ["", "2_Dense"])
@@ -424,7 +427,7 @@ EXPORTED: dict[str, Any] = {"pooling": "last_token", "template": "it : {sentence
         ({"text_edit": "lower"}, CheckpointError, "text_edit: Input should be"),
         ({"max_length": "40"}, CheckpointError, "max_length: Input should be a valid integer"),
         ({"layer": -9}, CheckpointError, "layer must lie between"),
-        ({"bidirectional_layers": -1}, CheckpointError, "bidirectional_layers: Input should be greater"),
+        ({"bidirectional_layers": -2}, CheckpointError, "bidirectional_layers: Input should be greater"),
     ],
 )
 def test_settings_of_an_export(
@@ -434,6 +437,16 @@ def test_settings_of_an_export(
     (tmp_path / OWN_FILE).write_text(json.dumps(EXPORTED | change))
     with pytest.raises(error, match=message):
         sts_lightning.load(folder)
+
+
+def test_an_export_with_all_layers_bidirectional(tmp_path: Path) -> None:
+    encoder = tiny_llama(pooling="mean", bidirectional_layers=-1)
+    settings, expected = settings_of(encoder), encoder.encode(TEXTS)
+    write_merged(encoder, tmp_path, "tiny")
+    (tmp_path / OWN_FILE).write_text(json.dumps(settings))
+    loaded = sts_lightning.load(tmp_path)
+    assert loaded.bidirectional_layers == -1
+    np.testing.assert_allclose(loaded.encode(TEXTS), expected, atol=1e-6)
 
 
 def test_another_pooling_than_that_of_the_pipeline_is_named(

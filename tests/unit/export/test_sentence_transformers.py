@@ -42,6 +42,28 @@ def test_long_sentences_are_cut_where_the_run_cuts_them(
     np.testing.assert_allclose(loaded.encode([apply_edit(text, edit) for text in texts]), ours, atol=1e-5)
 
 
+@pytest.mark.parametrize("template", ["query: {sentence}", "{sentence}", "other: {sentence}"])
+def test_the_templates_of_the_views_are_the_prompts_by_role(template: str, tmp_path: Path) -> None:
+    views = ["{sentence}" if template == "{sentence}" else "query: {sentence}", "passage: {sentence}"]
+    texts = ["a dog", "", "someone plays a guitar " * 20]
+
+    def encode(text: str) -> np.ndarray:
+        return tiny_bert(template=text, weights_seed=1, max_length=50).encode(texts)
+
+    expected = [encode(text) for text in (template, *views)]
+    write_export(
+        tiny_bert(template=template, view_templates=[*views, "{sentence}"], weights_seed=1, max_length=50),
+        tmp_path / "out",
+    )
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    found = [encode(texts) for encode in (model.encode, model.encode_query, model.encode_document)]
+    for theirs, ours in zip(found, expected, strict=True):
+        np.testing.assert_allclose(theirs[:2], ours[:2], atol=1e-5)
+    # A row is as long as one with the template of evaluation.
+    np.testing.assert_allclose(found[0][2], expected[0][2], atol=1e-5)
+    np.testing.assert_allclose(sts_lightning.load(tmp_path / "out").encode(texts), expected[0], atol=1e-5)
+
+
 @pytest.mark.parametrize("template", [None, "say: {sentence} .", 'of "{sentence}" is {mask}.'])
 def test_the_limit_of_the_base_models_tokenizer_cuts_nothing(template: str | None, tmp_path: Path) -> None:
     """The run reads what the model has positions for; elsewhere the tokenizer's own limit would cut."""

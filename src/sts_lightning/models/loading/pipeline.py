@@ -219,7 +219,7 @@ class Exported(BaseModel, strict=True):
     template: str | None = None
     max_length: int | None = Field(default=None, ge=1)
     layer: int = -1
-    bidirectional_layers: int = Field(default=0, ge=0)
+    bidirectional_layers: int = Field(default=0, ge=-1)
     projection: Projection = "none"
     normalize: bool = False
     truncate_dim: int | None = Field(default=None, ge=1)
@@ -304,7 +304,8 @@ def _of_sentence_transformers(
             if not trust_remote_code and "Transformer" in first:
                 _check_loading(files, library.Transformer.load_config(files.source, **options))
             loading = {
-                "use_safetensors": True,
+                "use_safetensors": None,  # as in `load_backbone`
+                "weights_only": True,
                 "dtype": dtype_of(dtype),
                 "attn_implementation": "eager",  # takes precedence over a kernel that the files name
             }
