@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     """Write an encoder as a transformer, a pooling and, with a projection, dense modules.
 
-    A template is part of the tokenizer, or else, if it ends with the sentence, the default prompt. Where the
-    first two views have different ones of that form, they are the prompts ``query`` and ``document``. Where it
-    can be neither, or sentences are edited, the transformer is a `TemplateTransformer`. Its source file is
+    A template is part of the tokenizer, or else, if it ends with the sentence, the default prompt. Where
+    those of the first two views differ and end so too, they are the prompts ``query`` and ``document``. Where
+    it can be neither, or sentences are edited, the transformer is a `TemplateTransformer`. Its source file is
     copied into the folder, which thus loads without this project, but with ``trust_remote_code=True`` alone.
 
     Args:

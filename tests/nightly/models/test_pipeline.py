@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from tokenizers.processors import TemplateProcessing
 from torch import nn
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, Qwen3Model
 
 import sts_lightning
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
@@ -26,6 +26,7 @@ from sts_lightning.export.merged import write_merged
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.hub import OWN_FILE, packaged_copy
 from sts_lightning.models.loading.pipeline import from_pipeline
+from sts_lightning.models.loading.quantization import dequantized
 from sts_lightning.models.loading.run import build_encoder, set_evaluation_text
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.tiny_bert import character_tokenizer
@@ -67,6 +68,38 @@ def test_vectors_are_those_of_sentence_transformers(case: str, tmp_path: Path, c
     encoder = set_evaluation_text(build_encoder(cfg.model, cfg.prompt), "none", None).eval()
     assert encoder.dimension == expected.shape[1]
     np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=4e-7 * scale)
+
+
+@pytest.mark.parametrize(
+    ("options", "tolerance"),
+    [
+        ({"quantization": "4bit"}, 1e-5),
+        ({"quantization": "4bit", "dtype": "bfloat16"}, 0.02),
+        ({"quantization": "8bit"}, 0.03),
+        ({"dtype": "bfloat16"}, 0.02),
+    ],
+)
+def test_a_large_model_is_at_no_time_in_full_precision(
+    options: dict[str, Any], tolerance: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library's model for the comparison included; vectors are the library's with the same values."""
+    dense = ((8, nn.Identity()),)
+    folder, library = st_folder(tmp_path, "qwen3", pooling="lasttoken", dense=dense, normalize=True)
+    sizes: list[int] = []
+    forward = Qwen3Model.forward
+
+    def seen(self: Qwen3Model, *args: Any, **kwargs: Any) -> Any:
+        linear = [layer for layer in self.layers.modules() if isinstance(layer, nn.Linear)]
+        sizes.append(max(layer.weight.element_size() for layer in linear))
+        return forward(self, *args, **kwargs)
+
+    monkeypatch.setattr(Qwen3Model, "forward", seen)
+    encoder = from_pipeline(folder, **options)
+    assert len(sizes) > 1
+    assert max(sizes) <= 2
+    vectors = encoder.encode(TEXTS)
+    library[0].model.load_state_dict(dequantized(encoder.plain_backbone).state_dict())
+    np.testing.assert_allclose(vectors, library.encode(TEXTS), atol=tolerance)
 
 
 @pytest.mark.parametrize(

@@ -119,14 +119,7 @@ def load_backbone(
         CheckpointError: The files are broken, lack weights, hold more than tensors, or have no fitting
             tokenizer.
     """
-    if quantization != "none":
-        from sts_lightning.models.loading.quantization import (
-            check_fraction,
-            check_quantization,
-            quantization_config,
-        )
-
-        check_quantization(quantization)
+    quantised = quantised_loading(quantization, dtype, device)
     stand_in = _loader.get()
     if stand_in is not None:
         return stand_in(name, config, trust_remote_code, dtype, quantization, device)
@@ -141,10 +134,6 @@ def load_backbone(
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         if not trust_remote_code:
             tokenizer.init_kwargs.pop("auto_map", None)
-        if quantization != "none":
-            options["quantization_config"] = quantization_config(quantization, dtype_of(dtype))
-            gpu = local_gpu() if torch.cuda.is_available() else "cpu"
-            options["device_map"] = {"": device or gpu}
         model, report = loader(model_config).from_pretrained(
             source,
             config=model_config,
@@ -152,6 +141,7 @@ def load_backbone(
             use_safetensors=None,  # pytorch_model.bin where there are none
             weights_only=True,
             output_loading_info=True,
+            **quantised,
             **options,
         )
     except (UserError, ImportError):
@@ -184,8 +174,27 @@ def load_backbone(
     set_attention(backbone, config or {}, name)
     check_vocabulary(tokenizer, backbone, name)
     if quantization != "none":
+        from sts_lightning.models.loading.quantization import check_fraction
+
         check_fraction(backbone, quantization, name)
     return backbone, tokenizer
+
+
+def quantised_loading(quantization: Quantization, dtype: DtypeName, device: str | None) -> dict[str, Any]:
+    """Return the arguments of ``from_pretrained`` for a quantisation, none without one; see `load_backbone`.
+
+    Raises:
+        ValueError: The quantisation is unknown, or bitsandbytes is missing.
+    """
+    if quantization == "none":
+        return {}
+    from sts_lightning.models.loading.quantization import check_quantization, quantization_config
+
+    check_quantization(quantization)
+    return {
+        "quantization_config": quantization_config(quantization, dtype_of(dtype)),
+        "device_map": {"": device or (local_gpu() if torch.cuda.is_available() else "cpu")},
+    }
 
 
 def restrain_library() -> None:
@@ -229,12 +238,18 @@ def prepare(backbone: Any) -> None:
         number_positions(backbone)
     if getattr(backbone, "pooler", None) is not None:
         backbone.pooler = None
-    for module in backbone.modules():
-        if hasattr(module, "support_avx512bf16_for_cpu"):
-            # On a CPU, bitsandbytes would repack weights at lower precision at their first use in evaluation:
-            # in place, in several threads at once, and changing the results of later training.
-            module.support_avx512bf16_for_cpu = False
+    never_repack(backbone)
     backbone.config.use_cache = False  # keys and values are only needed for generation
+
+
+def never_repack(model: nn.Module) -> None:
+    """Keep bitsandbytes from repacking weights at lower precision at their first use in evaluation on a CPU.
+
+    It would do so in place, in several threads at once, and change the results of later training.
+    """
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False  # type: ignore[assignment]
 
 
 def _forget_code(name: str, config: PreTrainedConfig) -> None:

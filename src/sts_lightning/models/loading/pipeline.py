@@ -18,6 +18,7 @@ from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.core.choices import Quantization, TextEdit
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.core.hardware import local_gpu
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoder import FurtherSettings, SentenceEncoder, load_model
 from sts_lightning.models.loading.backbone import (
@@ -30,6 +31,8 @@ from sts_lightning.models.loading.backbone import (
     explain,
     has_stand_in,
     is_causal,
+    never_repack,
+    quantised_loading,
     restrain_library,
 )
 from sts_lightning.models.loading.hub import OWN_FILE, POOLINGS, ModelFiles
@@ -129,9 +132,9 @@ def from_pipeline(
         CheckpointError: The model's files are broken.
     """
     files = ModelFiles(name)
-    pipeline = _read(files, prompt_name, config or {}, trust_remote_code, dtype)
-    # The library's copy of the weights is gone by now. They are read again, since the library neither rejects
-    # missing or broken ones nor quantises, and reads no adapter here.
+    pipeline = _read(files, prompt_name, config or {}, trust_remote_code, dtype, quantization, device)
+    # The library's copy of the weights is gone by now. They are read again, since the library does not reject
+    # missing or broken ones, and reads no adapter here.
     backbone, tokenizer = pipeline.static or load_model(
         name,
         config=config,
@@ -293,9 +296,16 @@ def _of_sentence_transformers(
     config: dict[str, Any],
     trust_remote_code: bool,
     dtype: DtypeName,
+    quantization: Quantization,
+    device: str | None,
 ) -> Pipeline:
     """Let the library load a model, and take over its modules; ``first`` is the class of the first module."""
     load, library = _library(files)
+    quantised = quantised_loading(quantization, dtype, device)
+    # In float32 on the host, a decoder of 7B would take 28 GB. A large one stays as it is going to be used.
+    large = first is not None and "Transformer" in first and bool(quantised or dtype_of(dtype).itemsize < 4)
+    gpu = local_gpu() if large and torch.cuda.is_available() else "cpu"
+    place = torch.device(quantised["device_map"][""] if quantised else gpu)
     restrain_library()
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
     options = {"local_files_only": Path(files.source).is_dir(), **files.options}
@@ -308,10 +318,11 @@ def _of_sentence_transformers(
                 "weights_only": True,
                 "dtype": dtype_of(dtype),
                 "attn_implementation": "eager",  # takes precedence over a kernel that the files name
+                **quantised,
             }
             model = load(
                 files.source,
-                device="cpu",
+                device=None if quantised else str(place),
                 trust_remote_code=trust_remote_code,
                 model_kwargs=loading,
                 config_kwargs={key: value for key, value in config.items() if key not in NAMES},
@@ -322,7 +333,10 @@ def _of_sentence_transformers(
             model = load(modules=[library.StaticEmbedding.load(files.source, **options), *normal])
         prompts = model.prompts
         known = prompt_name is None or prompt_name in prompts  # an unknown one is rejected later
-        expected = model.float().encode(TEXTS, prompt_name=prompt_name) if known else None
+        if not large:
+            model.float()
+        never_repack(model)
+        expected = model.encode(TEXTS, prompt_name=prompt_name) if known else None
     modules: list[Any] = list(model)
     pooling = next((module.pooling_mode for module in modules if isinstance(module, library.Pooling)), "mean")
     static = None
