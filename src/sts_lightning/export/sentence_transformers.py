@@ -15,7 +15,7 @@ from sts_lightning.core.errors import ConfigError
 from sts_lightning.export.merged import save_tokenizer, write_merged
 from sts_lightning.export.template import save_with_template
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.pooling import Pooling
+from sts_lightning.models.pooling import Pooling, width
 from sts_lightning.models.text.template import SLOT
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: st
                 edit=encoder.text_edit,
                 read_mask=encoder.pooling == "mask_token",
             )
-        size: int = encoder.plain_backbone.config.hidden_size
+        size = width(encoder.plain_backbone.config)
         modules = [first, PoolingModule(size, POOLING[encoder.pooling])]
         layers: list[Any] = list(encoder.projector) if encoder.projection == "always" else []
         for linear, activation in zip(layers[::2], layers[1::2], strict=True):

@@ -30,7 +30,7 @@ from sts_lightning.models.loading.backbone import (
     plain,
 )
 from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles, find_adapter, warn_of_pipeline
-from sts_lightning.models.pooling import Pooling, Projection, make_projection, pool
+from sts_lightning.models.pooling import Pooling, Projection, make_projection, pool, width
 from sts_lightning.models.text.template import BARE, MASK, set_post_processor
 from sts_lightning.models.text.tokenizer import Prepare, SentenceTokenizer, TokenizedBatch
 
@@ -306,7 +306,7 @@ class SentenceEncoder(nn.Module):
     @property
     def dimension(self) -> int:
         """Size D of a vector."""
-        size: int = self.backbone.config.hidden_size
+        size = width(self.plain_backbone.config)
         if self.projection == "always":
             size = [layer.out_features for layer in self.projector if isinstance(layer, nn.Linear)][-1]
         return size if self.truncate_dim is None else min(size, self.truncate_dim)

@@ -64,6 +64,12 @@ def _mean(hidden: Tensor, attention_mask: Tensor) -> Tensor:
     return (hidden.float() * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1.0)
 
 
+def width(config: PretrainedConfig) -> int:
+    """Return the size of a backbone's output; in EmbeddingGemma 2 a projection follows the last layer."""
+    size: int = config.embedding_dim if config.model_type == "embedding_gemma2_text" else config.hidden_size
+    return size
+
+
 def make_projection(config: PretrainedConfig, projection: Projection) -> nn.Sequential:
     """Build the layers, with the initial scale of the backbone's layers.
 
@@ -76,7 +82,7 @@ def make_projection(config: PretrainedConfig, projection: Projection) -> nn.Sequ
         config: Configuration of the backbone, with its width D.
         projection: Type of layers, not ``none``.
     """
-    size = config.hidden_size
+    size = width(config)
     if projection == "batch_norm":
         layers = nn.Sequential(
             nn.Linear(size, 2 * size, bias=False),

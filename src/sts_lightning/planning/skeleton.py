@@ -40,6 +40,7 @@ from sts_lightning.models.loading.backbone import (
     restrain_library,
     set_attention,
     take_encoder,
+    text_config,
 )
 from sts_lightning.models.loading.hub import find
 from sts_lightning.models.loading.quantization import quantization_config
@@ -87,11 +88,12 @@ def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = N
         settings = _settings(name, trust_remote_code, notes)
         configure(settings, config or {}, name, trust_remote_code)
         nonlocal depth
-        depth = getattr(settings, "num_hidden_layers", None)
+        shape = text_config(settings)
+        depth = getattr(shape, "num_hidden_layers", None)
         if layers is not None and depth is not None:
-            if getattr(settings, "layer_types", None) is not None:
-                settings.layer_types = list(settings.layer_types)[:layers]
-            settings.num_hidden_layers = layers
+            if getattr(shape, "layer_types", None) is not None:
+                shape.layer_types = list(shape.layer_types)[:layers]
+            shape.num_hidden_layers = layers
         backbone = _build(name, settings, trust_remote_code, dtype, quantization)
         set_attention(backbone, config or {}, name)
         return backbone, _tokenizer(name, trust_remote_code, is_causal(backbone), notes)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -20,8 +21,9 @@ from transformers import (
 )
 
 from sts_lightning.core.errors import CheckpointError, ConfigError
+from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
 from sts_lightning.testing.tiny_decoders import byte_tokenizer
 from tests.support.decoders import SENTENCES
 from tests.support.families import tiny, write
@@ -183,3 +185,50 @@ def test_a_gated_model(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.key == "model.name"
     assert caught.value.hint is not None
     assert "hf auth login" in caught.value.hint
+
+
+TEXT_SIZES: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 16,
+    "max_position_embeddings": 256,
+    "sliding_window": 8,
+    "vocab_size": len(character_tokenizer()),
+    "layer_types": ["sliding_attention", "full_attention"],
+}
+IMAGES = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+MULTIMODAL: dict[str, dict[str, Any]] = {
+    "gemma3": {"text_config": TEXT_SIZES, "vision_config": {**IMAGES, "image_size": 16, "patch_size": 8}},
+    "embedding_gemma2": {  # the output is wider than the hidden states
+        "text_config": {**TEXT_SIZES, "hidden_size_per_layer_input": 8, "embedding_dim": 48},
+        "vision_config": None,
+        "audio_config": None,
+    },
+}
+
+
+@pytest.mark.parametrize("model_type", list(MULTIMODAL))
+def test_a_multimodal_model_reads_text(model_type: str, tmp_path: Path) -> None:
+    """Vectors of the library's whole model; the export is its text model."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        whole = AutoModel.from_config(AutoConfig.for_model(model_type, **MULTIMODAL[model_type])).eval()
+    folder = write(whole, tmp_path / "model")
+    encoder = SentenceEncoder.from_pretrained(folder, config={"attention_dropout": 0.25}, pooling="mean")
+    assert encoder.plain_backbone.config.attention_dropout == 0.25
+    assert encoder.tokenizer.fits is not None
+    assert encoder.tokenizer.fits + encoder.tokenizer.added == 256
+    expected = []
+    for text in SENTENCES:
+        ids = character_tokenizer()(text, return_tensors="pt", return_token_type_ids=False)
+        expected.append(whole(**ids).last_hidden_state[0].mean(dim=0).detach().numpy())
+    vectors = encoder.encode(SENTENCES)
+    assert vectors.shape == (len(SENTENCES), encoder.dimension)
+    np.testing.assert_allclose(vectors, np.stack(expected), atol=1e-5 * abs(vectors).max())
+    assert encoder.causal == (model_type == "gemma3")
+    write_sentence_transformers(encoder, tmp_path / "out", folder)
+    library = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    np.testing.assert_allclose(library.encode(SENTENCES), vectors, atol=1e-5 * abs(vectors).max())

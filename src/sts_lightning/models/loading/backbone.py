@@ -153,7 +153,10 @@ def load_backbone(
     backbone: Any = take_encoder(model, name)
     # Neither a pooler nor the decoder of an encoder-decoder is used.
     unused = ("pooler.", "decoder.") if getattr(model.config, "is_encoder_decoder", False) else ("pooler.",)
-    missing = sorted(key for key in report["missing_keys"] if not key.startswith(unused))
+    used = _place(backbone, model)
+    missing = sorted(
+        key for key in report["missing_keys"] if key.startswith(used) and not key.startswith(unused)
+    )
     if missing:
         raise CheckpointError(
             f"{name} lacks {len(missing)} weights of {type(backbone).__name__} ({', '.join(missing[:3])}, "
@@ -223,11 +226,22 @@ def configure(
 
         check_config(model_config, name)
     settings = {key: value for key, value in settings.items() if key not in NAMES}
-    unknown = [key for key in settings if not hasattr(model_config, key)]
+    parts = (model_config, text_config(model_config))
+    unknown = [key for key in settings if not any(hasattr(part, key) for part in parts)]
     if unknown:
         raise ConfigError(f"model.config: {name} has no setting {', '.join(unknown)}.")
     for key, value in settings.items():
-        setattr(model_config, key, value)
+        for part in parts:
+            if hasattr(part, key):
+                setattr(part, key, value)
+
+
+def text_config(config: PreTrainedConfig) -> PreTrainedConfig:
+    """Return the part of a configuration that is about text; that of a model of text alone is the whole."""
+    if getattr(config, "is_encoder_decoder", False):  # there the library would return the decoder's
+        return config
+    part: PreTrainedConfig = config.get_text_config()
+    return part
 
 
 def prepare(backbone: Any) -> None:
@@ -260,8 +274,9 @@ def _forget_code(name: str, config: PreTrainedConfig) -> None:
     Raises:
         ConfigError: The configuration asks for a kernel from the model hub.
     """
-    if hasattr(config, "auto_map"):
-        del config.auto_map
+    for part in {id(part): part for part in (config, text_config(config))}.values():
+        if hasattr(part, "auto_map"):
+            del part.auto_map
     for key in ("_attn_implementation", "_experts_implementation"):
         kernel = getattr(config, key, None)
         if isinstance(kernel, str) and "/" in kernel:
@@ -475,7 +490,9 @@ def loader(config: PreTrainedConfig) -> Any:
 
 
 def take_encoder(model: PreTrainedModel, name: str) -> PreTrainedModel:
-    """Take the encoder of an encoder-decoder; any other model is returned as it is.
+    """Take the part that reads text: an encoder-decoder's encoder, a multimodal model's text model.
+
+    Any other model is returned as it is.
 
     Args:
         model: Model as loaded.
@@ -484,15 +501,26 @@ def take_encoder(model: PreTrainedModel, name: str) -> PreTrainedModel:
     Raises:
         ConfigError: The model is an encoder-decoder without an encoder of text.
     """
-    if not getattr(model.config, "is_encoder_decoder", False):
+    encoder: Any = None
+    if getattr(model.config, "is_encoder_decoder", False):
+        encoder = model.get_encoder()
+        if encoder is model or not isinstance(encoder, PreTrainedModel):
+            raise ConfigError(
+                f"{name} is an encoder-decoder ({type(model).__name__}) whose encoder cannot be used alone; "
+                "choose another model."
+            )
+    elif text_config(model.config) is not model.config:
+        encoder = getattr(model, "language_model", None)
+    if not isinstance(encoder, PreTrainedModel):
         return model
-    encoder: Any = model.get_encoder()
-    if encoder is model or not isinstance(encoder, PreTrainedModel):
-        raise ConfigError(
-            f"{name} is an encoder-decoder ({type(model).__name__}) whose encoder cannot be used alone; "
-            "choose another model."
-        )
     for attribute in SHARED_STATE:
         if hasattr(model, attribute):
             setattr(encoder, attribute, getattr(model, attribute))
     return encoder
+
+
+def _place(backbone: PreTrainedModel, model: PreTrainedModel) -> str:
+    """Return the beginning of the names of a multimodal model's text weights; empty for any other model."""
+    if getattr(model.config, "is_encoder_decoder", False):
+        return ""
+    return next(f"{name}." if name else "" for name, module in model.named_modules() if module is backbone)
