@@ -30,8 +30,12 @@ def test_interrupted_and_resumed_equals_uninterrupted(
     ):
         train_in(run, config(*EPOCHS), callbacks=[StopAt(step)])
     assert not (run / "metrics.json").exists()
+    if step == 7:  # as people do on a cluster
+        (run / "checkpoints").rename(tmp_path / "scratch")
+        (run / "checkpoints").symlink_to(tmp_path / "scratch")
     train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
+    assert (run / "checkpoints").is_symlink() == (step == 7)
 
 
 def test_joint_data_resume_in_the_middle_of_an_epoch(

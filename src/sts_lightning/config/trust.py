@@ -234,13 +234,35 @@ def stage_folders(path: Path) -> dict[str, str | None]:
 def check_links(run: Path) -> None:
     """Reject a run folder with a link to elsewhere: resuming the run would write and remove files through it.
 
+    ``checkpoints`` may lie elsewhere, as on the fast disk of a cluster: in a folder of the same user that
+    holds checkpoints alone, and not in another run.
+
     Raises:
         UntrustedError: A file or folder in it is such a link.
     """
     for path in run.rglob("*"):
         target = Path(os.path.realpath(path))  # unlike resolve, this bears a link to itself
-        if path.is_symlink() and not target.is_relative_to(os.path.realpath(run)):
+        if not path.is_symlink() or target.is_relative_to(os.path.realpath(run)):
+            continue
+        if path.name != "checkpoints":
             raise UntrustedError(f"{path} links to {target}, outside the run folder; remove the link.")
+        user = getattr(os, "getuid", lambda: 0)()
+        if not (
+            target.is_dir()
+            and path.lstat().st_uid == target.stat().st_uid == user
+            and all(_is_checkpoint(entry) for entry in target.iterdir())
+            and not (target.parent / "config.yaml").exists()
+        ):
+            raise UntrustedError(
+                f"{path} links to {target}, outside the run folder; remove the link. Checkpoints may lie "
+                "elsewhere in an existing folder of yours that holds nothing but *.ckpt files of this run."
+            )
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Return whether a file is a checkpoint, or one that a process was writing."""
+    named = re.fullmatch(r"(best|last|step_[0-9]+)\.ckpt|\.(best|last|step_[0-9]+)\.ckpt\.[0-9]+", path.name)
+    return named is not None and path.is_file() and not path.is_symlink()
 
 
 def _read(path: Path) -> tuple[DictConfig, dict[Any, Any]]:

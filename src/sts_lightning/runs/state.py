@@ -125,7 +125,10 @@ def begin_again(folder: RunFolder) -> None:
         folder: Run folder in the state ``started``, locked by this process.
     """
     for path in folder.attempt:
-        if path.is_dir():
+        if path.is_symlink() and path.is_dir():  # checkpoints that lie elsewhere
+            for file in path.iterdir():
+                file.unlink()
+        elif path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
