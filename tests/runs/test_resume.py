@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
+import sts_lightning
 from sts_lightning.core.errors import InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.command import train_in
 from tests.support.interruptions import StopAt
+from tests.support.run_entries import edit
 from tests.support.whole_runs import EPOCHS, JOINT, same_results
 
 Config = Callable[..., DictConfig]
@@ -33,6 +35,9 @@ def test_interrupted_and_resumed_equals_uninterrupted(
     if step == 7:  # as people do on a cluster
         (run / "checkpoints").rename(tmp_path / "scratch")
         (run / "checkpoints").symlink_to(tmp_path / "scratch")
+    if step == 16:  # of another version
+        edit(run / "config.yaml", lambda cfg: cfg.update(later=1) or cfg["optim"].pop("stretch"))
+        assert sts_lightning.load(run).encode(["a"]).shape == (1, 32)
     train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
     assert (run / "checkpoints").is_symlink() == (step == 7)

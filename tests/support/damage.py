@@ -57,10 +57,10 @@ DAMAGE: dict[str, tuple[str, str, Callable[[RunFolder], object]]] = {
         "asks for code that is not this project's",
         lambda run: edit(run.config_file, lambda cfg: cfg["loss"].update(_target_="os.system")),
     ),
-    "an unknown setting": (
+    "a text for a number": (
         "config.yaml",
-        "optim.momentum",
-        lambda run: edit(run.config_file, lambda cfg: cfg["optim"].update(momentum=1)),
+        "optim.lr",
+        lambda run: edit(run.config_file, lambda cfg: cfg["optim"].update(lr="fast")),
     ),
     "an unknown argument": (
         "config.yaml",

@@ -19,15 +19,18 @@ report.html                 scores, plots, pairs of disagreement, cost and setti
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING as NONE
+from dataclasses import Field, fields
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import path_override
@@ -47,10 +50,13 @@ from sts_lightning.config.trust import (
     read_stages,
     stage_folders,
 )
+from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.files import replacing, write_atomic
 from sts_lightning.runs.history import read_history
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics, write_metrics
+
+log = logging.getLogger(__name__)
 
 State = Literal["new", "started", "interrupted", "finished"]
 """Progress of a run.
@@ -173,7 +179,10 @@ class RunFolder:
 
     def load_stages(self, trust: Trust = NOTHING) -> dict[str, DictConfig]:
         """Read the configuration of each stage; see `load_config`."""
-        return read_stages(self.stages_file, trust)
+        stages = read_stages(self.stages_file, trust)
+        for name, stage in stages.items():
+            _adapt(stage, f"{self.stages_file}: {name}")
+        return stages
 
     def save_stages(self, stages: Mapping[str, DictConfig], shared: Mapping[str, str] | None = None) -> None:
         """Write the configurations of stages, all interpolations resolved.
@@ -192,20 +201,22 @@ class RunFolder:
     def load_config(self, trust: Trust = NOTHING, encoder_only: bool = False) -> DictConfig:
         """Read the configuration of the run.
 
+        The run may be of another version: settings that this version lacks are left out, and those that the
+        run lacks get their defaults; a warning names both.
+
         Args:
             trust: Classes and settings allowed by the user.
             encoder_only: Whether nothing but its encoder is going to be built; see `read_config`.
 
         Raises:
-            CheckpointError: This is not a run folder, or the configuration is broken or of another version.
+            CheckpointError: This is not a run folder, or the configuration is broken or cannot be understood.
             UntrustedError: The configuration needs more than the user allows.
         """
         if not self.config_file.is_file():
             raise no_run(self.path, self.config_file.name)
         cfg = read_config(self.config_file, trust, encoder_only)
         _check_sections(cfg, self.config_file)
-        for key in _differing(cfg, encoder_only):
-            raise self.of_another_version(key)
+        _adapt(cfg, str(self.config_file), encoder_only)
         if encoder_only:
             return cfg
         try:
@@ -216,21 +227,22 @@ class RunFolder:
         return merged
 
     def of_another_version(self, key: str) -> CheckpointError:
-        """Return the error about a configuration with other settings than those of this version.
+        """Return the error about a setting that cannot be understood.
 
         Args:
-            key: A setting that it lacks, or has where this version has none.
+            key: The setting.
         """
         versions: Mapping[str, str] = {}
         with contextlib.suppress(CheckpointError):
             versions = self.metrics().details.get("versions") or {}
-        made_by = versions.get("sts-lightning")
+        made_by, installed = versions.get("sts-lightning"), version("sts-lightning")
+        message = f"{self.config_file}: its {key} cannot be understood by sts-lightning {installed}"
+        if made_by in (None, installed):
+            return CheckpointError(f"{message}.", key=key, hint=f"Correct {key} in that file.")
         return CheckpointError(
-            f"{self.config_file} is of another version of sts-lightning{f' ({made_by})' if made_by else ''}: "
-            f"its settings differ in {key}.",
+            f"{message}; the run was made by {made_by}.",
             key=key,
-            hint="Read the run with the version that made it"
-            + (f": pip install 'sts-lightning=={made_by}'" if made_by else "."),
+            hint=f"Correct it, or read the run with that version: pip install 'sts-lightning=={made_by}'",
         )
 
     def settings(self) -> dict[Any, Any]:
@@ -410,13 +422,53 @@ TYPED: dict[str, type] = {
 """Groups of a configuration that have the same keys in all runs of a version."""
 
 
-def _differing(cfg: DictConfig, encoder_only: bool) -> Iterator[str]:
-    """Yield the settings that a run's configuration lacks, or has where this version has none."""
+def _adapt(cfg: DictConfig, source: str, encoder_only: bool = False) -> None:
+    """Leave out settings that this version lacks, and give those that a run lacks their defaults.
+
+    Args:
+        cfg: Configuration of the run, changed in place.
+        source: Where it stands, for messages.
+        encoder_only: Whether nothing but its encoder is going to be built.
+
+    Raises:
+        CheckpointError: A setting is missing that has no default.
+    """
     typed = ("prompt", "evaluation") if encoder_only else TYPED
-    groups = [(f"{name}.", cfg[name], TYPED[name]) for name in typed if name in cfg]
-    for prefix, node, schema in groups if encoder_only else [*groups, ("", cfg, TrainConfig)]:
-        for key in sorted({field.name for field in fields(schema)} ^ set(map(str, node))):
-            yield prefix + key
+    groups = [(name, cfg[name], TYPED[name]) for name in typed if isinstance(cfg.get(name), DictConfig)]
+    groups += [] if encoder_only else [("", cfg, TrainConfig)]
+    for group, node, schema in groups:
+        prefix = f"{group}." if group else ""
+        known = {field.name: field for field in fields(schema)}
+        for key in [key for key in node if key not in known]:
+            log.warning("%s: %s%s is left out, this version has no such setting.", source, prefix, key)
+            node.pop(key)
+        for key in [key for key in known if key not in node]:
+            node[key] = default = _default(group, known[key], source)
+            log.warning("%s: it has no %s%s, which is set to its default %s.", source, prefix, key, default)
+
+
+DEFAULTS = {
+    "": "train",
+    "optim": "train",
+    "evaluation": "train",
+    "prompt": "prompt/none",
+    "trainer": "trainer/auto",
+}
+"""Files of ``conf`` with the defaults of a group's settings."""
+
+
+def _default(group: str, setting: Field[Any], source: str) -> Any:
+    values: Any = OmegaConf.to_container(OmegaConf.load(PACKAGED / f"{DEFAULTS[group]}.yaml"))
+    values = values[group] if group in ("optim", "evaluation") else values
+    default = MISSING if setting.name in TYPED else values.get(setting.name, MISSING)  # no group as a whole
+    if default == MISSING or (isinstance(default, str) and "${" in default):
+        default = setting.default
+    if default is NONE and setting.default_factory is dict:
+        default = {}
+    if default == MISSING or default is NONE:
+        key = f"{group}.{setting.name}" if group else setting.name
+        raise CheckpointError(f"{source}: it has no {key}, which has no default.", key=key)
+    return default
 
 
 def check_distinct(runs: Sequence[Path], key: str = "runs") -> None:

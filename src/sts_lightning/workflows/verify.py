@@ -68,7 +68,7 @@ def _checks(run: RunFolder, trust: Trust) -> Iterator[Check]:
     name = run.config_file.name
     try:
         cfg = _configuration(run, trust)
-        yield Check(name, "ok", "the settings are of this version, and name no foreign code")
+        yield Check(name, "ok", "the settings can be read, and name no foreign code")
         name = run.metrics_file.name
         metrics = _results(run)
         yield Check(name, "ok", f"score {metrics.score:.2f}")

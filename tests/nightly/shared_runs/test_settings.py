@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import sts_lightning
 from sts_lightning.core.errors import UntrustedError, UserError
 from tests.support import run_entries as entries
 from tests.support.run_changes import set_at
@@ -99,7 +101,6 @@ def test_a_setting_by_which_a_library_would_load_code(key: str, run: Path, tmp_p
 @pytest.mark.parametrize(
     ("key", "value", "entry", "message"),
     [
-        ("prompt.name", "org/other-model", "load", r"settings differ in prompt\.name"),
         ("trainer.extra.plugins", ["x"], "resume", r"trainer\.extra\.plugins: no such setting"),
         ("trainer.extra.default_root_dir", "/elsewhere", "resume", "no such setting"),
     ],
@@ -110,6 +111,12 @@ def test_a_setting_that_no_run_has(
     edit(run / "config.yaml", set_at(key, value))
     with pytest.raises(UserError, match=message):
         ENTRIES[entry](run, tmp_path / "out")
+
+
+def test_no_unknown_setting_reaches_the_class_of_the_model(run: Path) -> None:
+    expected = sts_lightning.load(run).encode(["a"])
+    edit(run / "config.yaml", set_at("prompt.name", "org/other-model"))
+    np.testing.assert_array_equal(sts_lightning.load(run).encode(["a"]), expected)
 
 
 @pytest.mark.parametrize("value", [{"x": 1}, {"x": "y"}, True])

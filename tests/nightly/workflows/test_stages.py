@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import check_config
 from sts_lightning.config.machine import decide, decided
-from sts_lightning.core.errors import CheckpointError, ConfigError, InterruptedRunError, RunningElsewhereError
+from sts_lightning.core.errors import ConfigError, InterruptedRunError, RunningElsewhereError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.training.module import STSModule
@@ -87,23 +87,26 @@ def test_a_run_that_has_moved_starts_its_stage_from_the_one_beside_it(
     assert two.load_config().init_from == str(tmp_path / "moved" / "one")
 
 
-def test_a_run_of_another_version_is_not_resumed(config: Callable[..., DictConfig], tmp_path: Path) -> None:
-    """Settings that it lacks would get defaults that it may not have had."""
+def test_a_run_of_another_version_is_read(
+    config: Callable[..., DictConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     full = config(*SHORT_RUN, "optim.warmup=0.3", "logger=csv", "loss=infonce", "data.kind=triplets")
     OmegaConf.resolve(full)
     run = RunFolder(tmp_path)
     run.save_config(full)
     assert run.load_config() == full
-    older = OmegaConf.create(OmegaConf.to_container(full))
-    older.trainer.pop("micro_batch_size")
-    run.save_config(older)
-    with pytest.raises(CheckpointError, match=r"another version .* differ in trainer\.micro_batch_size\."):
-        run.load_config()
-    newer = OmegaConf.create(OmegaConf.to_container(full))
-    newer.trainer.later = 1
-    run.save_config(newer)
-    with pytest.raises(CheckpointError, match=r"another version .* differ in trainer\.later\."):
-        run.load_config()
+    assert not caplog.records
+    other = OmegaConf.create(OmegaConf.to_container(full))
+    for group, key in (("trainer", "micro_batch_size"), ("optim", "stretch"), ("evaluation", "aggregate")):
+        other[group].pop(key)
+    other.pop("papers")
+    other.trainer.later = other.newest = 1
+    run.save_config(other)
+    assert run.load_config() == full
+    for said in ("trainer.later is left out", "newest is left out", "no optim.stretch, which is set to its"):
+        assert said in caplog.text
+    run.save_stages({"one": other})
+    assert run.load_stages()["one"] == full
 
 
 def test_an_added_setting_that_others_read_does_not_prevent_resuming(

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 import yaml
+from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+import sts_lightning
 from sts_lightning.config.trust import Trust, read_config, requests
 from sts_lightning.core.errors import CheckpointError, UntrustedError
 from sts_lightning.losses import all_losses
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
-from tests.conftest import OF_ENCODER
+from tests.conftest import CONF, OF_ENCODER
 
 
 def test_one_message_names_all_that_has_to_be_added(tmp_path: Path) -> None:
@@ -113,24 +115,41 @@ def test_an_encoder_alone_has_no_other_parts(tmp_path: Path) -> None:
         read_config(path)
 
 
-@pytest.mark.parametrize("group", ["prompt", "evaluation"])
-def test_a_run_of_another_version_is_told_so(group: str, tmp_path: Path) -> None:
+def test_the_encoder_of_a_run_of_another_version(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = RunFolder(tmp_path)
     model = {"_target_": "sts_lightning.testing.tiny_bert.tiny_bert"}
     cfg: dict[str, Any] = copy.deepcopy({"model": model, **OF_ENCODER})
+    cfg["prompt"]["layer"] = -1
     run.save_config(OmegaConf.create(cfg))
-    assert run.load_config(encoder_only=True).model == model
-    key = "layer" if group == "prompt" else "max_length"
-    del cfg[group][key]  # its default may be another one than that of the run
+    expected = run.load_config(encoder_only=True)
+    del cfg["prompt"]["layer"], cfg["evaluation"]["max_length"]
+    cfg["prompt"]["later"] = cfg["evaluation"]["later"] = 1  # in a prompt an argument of the model's class
     run.save_config(OmegaConf.create(cfg))
-    with pytest.raises(CheckpointError, match=rf"settings differ in {group}\.{key}\. Read the run with the"):
-        run.load_config(encoder_only=True)
-    cfg[group][key] = None
-    cfg["evaluation"]["later"] = None  # in a prompt it might be an argument of the model's class
+    assert run.load_config(encoder_only=True) == expected
+    for said in ("prompt.later is left out", "evaluation.later is left out", "no prompt.layer, which is"):
+        assert said in caplog.text
+
+
+@pytest.mark.parametrize("made_by", [None, "0.2.0", sts_lightning.__version__])
+def test_what_cannot_be_understood_is_an_error(made_by: str | None, tmp_path: Path) -> None:
+    """The hint is never to install what is installed."""
+    run = RunFolder(tmp_path)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg: Any = OmegaConf.to_container(compose("train", ["model=tiny_bert", "data=toy", "name=x"]))
+    cfg["optim"]["lr"] = "fast"
     run.save_config(OmegaConf.create(cfg))
-    run.save_metrics(RunMetrics(None, {"spearman": 50.0}, {"versions": {"sts-lightning": "0.2.0"}}))
-    for encoder_only in (True, False):
-        with pytest.raises(CheckpointError) as caught:
-            run.load_config(encoder_only=encoder_only)
-        assert "is of another version of sts-lightning (0.2.0): " in str(caught.value)
-        assert str(caught.value).endswith("made it: pip install 'sts-lightning==0.2.0'")
+    if made_by is not None:
+        details = {"versions": {"sts-lightning": made_by}}
+        run.save_metrics(RunMetrics(None, {"spearman": 50.0}, details))
+    with pytest.raises(CheckpointError, match=r"its optim.lr cannot be understood") as caught:
+        run.load_config()
+    assert ("pip install 'sts-lightning==0.2.0'" in str(caught.value)) == (made_by == "0.2.0")
+    assert ("pip install" in str(caught.value)) == (made_by == "0.2.0")
+    cfg["optim"]["lr"] = 1e-3
+    for key in ("loss", "optim"):
+        run.save_config(OmegaConf.create({name: value for name, value in cfg.items() if name != key}))
+        with pytest.raises(CheckpointError, match=f"it has no {key}, which has no default"):
+            run.load_config()
+    del cfg["optim"]["lr"]
+    run.save_config(OmegaConf.create(cfg))
+    assert run.load_config().optim.lr == 5e-5
