@@ -348,6 +348,8 @@ def order_of(spec: TableSpec, record: Record) -> Order:
             continue
         found: dict[str, Result] = {}
         for row in systems:
+            if record.model is not None and row in spec.rows and not spec.rows[row].scaled:
+                continue
             result = here.get((row, model)) or here.get((row, record.model)) or here.get((row, None))
             if result is None or result.runs < result.planned:
                 complete = False

@@ -223,6 +223,7 @@ class EvalConfig:
     folds: int = MISSING
     classifier: str = _one_of(Classifier)
     normalize: Any = field(default=MISSING, metadata=FLAG)
+    rank: Any = field(default=False, metadata=FLAG)
     dims: list[int] = field(default_factory=list, metadata={"must": AT_LEAST_1})
     vectors: list[str] = field(default_factory=lambda: ["float32"], metadata={"must": STORED_AS})
     aggregate: str = _one_of(Aggregate)

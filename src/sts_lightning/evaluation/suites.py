@@ -96,6 +96,8 @@ def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
     for key, usual in (("dims", []), ("vectors", ["float32"])):
         if cfg.suite != "sts" and cfg[key] != usual:
             raise ConfigError(f"{key}: only suite=sts scores vectors of other sizes and types.", key=key)
+    if cfg.rank and cfg.suite != "sts":
+        raise ConfigError("rank: only suite=sts has ranks beside its scores.", key="rank")
     with at_setting("data_root"):
         if cfg.suite == "sts":
             return _sts(cfg, names or (() if files else SEVEN_TASKS), files, text)
@@ -152,7 +154,8 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
         for line in describe_binary(result):
             log.info("%s", line)
         deployed = score_deployed(vectors, tasks, cfg.aggregate, cfg.dims, cfg.vectors)
-        return {**result} | ({"deployed": deployed} if deployed else {}), spearman_row(result)
+        ranks = {"rank": rank_tasks(tasks, vectors)} if cfg.rank else {}
+        return {**result} | ({"deployed": deployed} if deployed else {}) | ranks, spearman_row(result)
 
     return Suite(score, text_found(tables), tables)
 

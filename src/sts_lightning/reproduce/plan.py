@@ -199,7 +199,8 @@ class Table:
         return [
             name
             for name, row in self.spec.rows.items()
-            if (row.model == model if self._keeps_model(row) else of_table)
+            if (row.scaled or self.model is None)
+            and (row.model == model if self._keeps_model(row) else of_table)
             and (not row.models or suited & set(row.models))
         ]
 

@@ -65,6 +65,7 @@ class RowSpec(Preparation):
         models: Models of the row; all models of the table if empty.
         model: Model of the row instead of the table's; at another scale a trained row has that of the scale.
         shown: True if the row appears in the table; otherwise it runs only for the rows that start from it.
+        scaled: False if the row is left out where a scale replaces the models, as of published checkpoints.
         choice_of: Row whose choice is used instead of a search.
     """
 
@@ -73,6 +74,7 @@ class RowSpec(Preparation):
     models: list[str] = field(default_factory=list)
     model: str | None = None
     shown: bool = True
+    scaled: bool = True
     choice_of: str | None = None
 
 
@@ -125,7 +127,8 @@ class TableSpec:
         seeds: Random seeds; each trained row has one run per seed.
         needs: Requirements of each run.
         mixes: Whose settings it mixes, in words: the paper's or its code's with others.
-        like: Table whose specification is the base of this one; it may have a base itself.
+        like: Table whose specification is the base of this one; it may have a base itself. A row, or its
+            published values, of the base that is null here is left out.
         models: Choices of the group model, each with all rows; if empty, the overrides contain the model.
         columns: ``dev``, test sets, ``average``, ``std`` (of the average over seeds), ``memory`` (GB) or
             ``rank`` (with ``evaluation.rank=true``); if empty, all scores of the runs.
@@ -212,6 +215,9 @@ def _with_base(path: Path) -> DictConfig:
     of_base = beside if beside.is_file() else spec_file("table", str(text["like"]))
     base = _with_base(of_base)
     base.merge_with(text)
+    for node in (base.get("rows"), *(base.get("published") or {}).values()):
+        for name in [name for name, value in (node or {}).items() if value is None]:
+            del node[name]
     return base
 
 

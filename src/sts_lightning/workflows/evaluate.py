@@ -139,6 +139,9 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         "wall_seconds": round(time.monotonic() - started, 1),
         **environment(),
     }
+    if "rank" in result:  # beside the scores, where the report of a training has it
+        details["rank"] = result.pop("rank")
+        log.info("rank: %.1f", details["rank"]["average"])
     RunFolder(folder).save_metrics(RunMetrics(result, details=details))
     named = cfg.model.get("name") or cfg.model.get("path") or cfg.model["_target_"]
     name = last_name(cfg.ckpt) if cfg.ckpt is not None else Path(named.partition("@")[0]).name

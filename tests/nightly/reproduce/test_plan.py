@@ -296,3 +296,10 @@ def test_a_run_of_several_stages_has_the_results_of_the_last_one(tmp_path: Path)
     write_finished(run.folder / "two")
     assert run.run_folder.finished
     assert run.results.metrics().scores["dev"] == 50
+
+
+def test_a_row_of_published_weights_is_left_out_at_another_scale(tmp_path: Path) -> None:
+    rows = {"checkpoint": RowSpec([], trains=False, scaled=False), "trained": RowSpec(["loss=pearson"])}
+    assert {cell.row for cell in make(tmp_path, rows=rows).cells} == {"checkpoint", "trained"}
+    scaled = make(tmp_path, "minilm", Scale(hours=1), rows=rows)
+    assert scaled.cells == [Cell("trained", "minilm")]

@@ -178,6 +178,15 @@ def test_settings_of_own_files_are_checked(config: Config, overrides: list[str],
     assert caught.value.key == key
 
 
+def test_ranks_beside_the_scores(config: Config, root: Path) -> None:
+    scores = evaluated(config, root, "tasks=[STSB,SICKR]", "rank=true")
+    assert "spearman" in scores["test"]["tasks"]["STSB"]
+    assert RunFolder(root / "run").metrics().scores["rank"] == scores["rank"]["average"]
+    (root / "run").rename(root / "both")
+    ranks = evaluated(config, root, "tasks=[STSB,SICKR]", "suite=rank")["test"]
+    assert scores["rank"] == {key: ranks[key] for key in scores["rank"]}
+
+
 @pytest.mark.parametrize(
     ("overrides", "key"),
     [
@@ -191,6 +200,7 @@ def test_settings_of_own_files_are_checked(config: Config, overrides: list[str],
         (["test=mine.txt"], "test"),
         (["folds=-1", "suite=probing", "tasks=[SubjNumber]"], "folds"),
         (["suite=rank", "dims=[8]"], "dims"),
+        (["suite=transfer", "rank=true"], "rank"),
         (["suite=probing", "vectors=[int8]"], "vectors"),
     ],
 )
