@@ -3,8 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
+from sts_lightning.config.compose import compose_job
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.reproduce.plan import Cell, open_table
 from sts_lightning.reproduce.spec import load_scale, load_spec
 from tests.conftest import CONF
 
@@ -133,3 +136,17 @@ def test_a_table_leaves_out_rows_of_its_base(tmp_path: Path) -> None:
     spec = load_spec(tmp_path / "b.yaml")
     assert list(spec.rows) == ["two"]
     assert spec.published == {"m": {"two": [2.0]}, "n": {"two": [3.0]}}
+
+
+@pytest.mark.parametrize("model", ["bert_base", "roberta_base"])
+@pytest.mark.parametrize(("plain", "zoned"), [("L1", "Translated ReLU"), ("MSE", "Smooth K2")])
+def test_a_penalty_and_its_zone_differ_in_nothing_else(
+    model: str, plain: str, zoned: str, tmp_path: Path
+) -> None:
+    table = open_table("regression_table1", None, tmp_path)
+    settings = []
+    for row in (plain, zoned):
+        cfg = compose_job("train", table.trained_runs(Cell(row, model))[0].overrides)
+        kept = {key: cfg[key] for key in cfg if key not in ("loss", "hydra")}
+        settings.append(OmegaConf.to_container(OmegaConf.create(kept)))
+    assert settings[0] == settings[1]
