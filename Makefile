@@ -100,7 +100,7 @@ bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-
 	    --compute bfloat16 --batch 256 --papers-batch 64 --micro 16 --chunk-tokens 16384
 
 reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss, 3 seeds (15 minutes)
-	$(BIN)/python train.py -m experiment=stage2 seed=1,2,3 hydra.sweep.dir=runs/stage2
+	$(BIN)/python train.py -m experiment=stage2 precision=32-true seed=1,2,3 hydra.sweep.dir=runs/stage2
 	$(BIN)/sts-lightning runs mean runs/stage2/*
 
 tables: $(DEMO_STAMP)  ## list the tables that can be re-run and the figures that can be drawn, with what each needs
