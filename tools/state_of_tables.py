@@ -223,8 +223,8 @@ def _tables() -> dict[str, TableSpec]:
 def _table_line(name: str, spec: TableSpec, records: list[Record]) -> Line:
     parsed = _parse(spec.title)
     assert parsed is not None
-    cells = [cell for cell in Table(spec, Path("runs")).cells if spec.rows[cell.row].shown]
-    runs = sum(len(spec.seeds) if spec.rows[cell.row].trains else 1 for cell in cells)
+    table = Table(spec, Path("runs"))
+    cells = [cell for cell in table.cells if spec.rows[cell.row].shown]
     models = dict.fromkeys(cell.model for cell in cells if cell.model is not None)
     shown = len({cell.row for cell in cells})
     cited = len(spec.published.get(CITED, {}))
@@ -234,7 +234,7 @@ def _table_line(name: str, spec: TableSpec, records: list[Record]) -> Line:
         (
             f"{shown} run{f', {cited} cited' if cited else ''}",
             ", ".join(f"{model} ({PARAMETERS[model]})" for model in models),
-            f"{counted(runs, 'run')}, each {spec.needs}",
+            f"{counted(table.count(), 'run')}, each {spec.needs}",
             ", ".join(_data(spec)),
         ),
         spec.mixes,

@@ -107,8 +107,23 @@ class Table:
 
     def preparations(self) -> list[TableRun]:
         """Return the preparatory runs, from which rows start."""
-        used = dict.fromkeys((self.spec.rows[cell.row].after, cell.model) for cell in self.cells)
-        return [self._prepared(name, model) for name, model in used if name in self.spec.before]
+        return [self._prepared(name, model) for name, model in self._used_preparations()]
+
+    def count(self) -> int:
+        """Return the number of runs: preparations, searches, trainings, hidden ones too, and evaluations.
+
+        Nothing is composed for it: composing all tables takes minutes.
+        """
+        count = len(self._used_preparations())
+        for cell in self.cells:
+            row = self.spec.rows[cell.row]
+            seeds = len(self.run_seeds)
+            if not row.trains:
+                count += seeds if row.after in self.spec.rows else 1
+                continue
+            count += 2 * seeds if self._reports_apart and row.shown else seeds
+            count += len(self.spec.search.candidates) if row.choice_of is None else 0
+        return count
 
     def levels(self) -> list[list[Cell]]:
         """Return the cells in groups; a cell depends on cells of earlier groups only."""
@@ -181,6 +196,10 @@ class Table:
             CheckpointError: A run of the search has not finished.
         """
         return {name: run.results.metrics().scores["dev"] for name, run in self.search_runs(cell).items()}
+
+    def _used_preparations(self) -> list[tuple[str, str | None]]:
+        used = dict.fromkeys((self.spec.rows[cell.row].after, cell.model) for cell in self.cells)
+        return [(name, model) for name, model in used if name in self.spec.before]
 
     @property
     def _reports_apart(self) -> bool:

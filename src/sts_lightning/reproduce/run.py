@@ -166,8 +166,7 @@ def list_tables() -> None:
     """Print the tables with their runs, requirements and rows, run or cited."""
     for name, path in files_of("reproduce").items():
         spec = load_spec(path)
-        cells = Table(spec, Path("runs")).cells
-        count = sum(len(spec.seeds) if spec.rows[cell.row].trains else 1 for cell in cells)
+        count = Table(spec, Path("runs")).count()
         of = f" of {', '.join(spec.models)}" if spec.models else ""
         runs = f"{counted(count, 'run')}{of}; each: {spec.needs}"
         shown = "; ".join(name for name, row in spec.rows.items() if row.shown)

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from sts_lightning.config.compose import compose_job
 from sts_lightning.config.trust import Trust
 from sts_lightning.core.errors import CheckpointError, ConfigError
-from sts_lightning.reproduce.plan import Cell, Table, TableRun
+from sts_lightning.reproduce.plan import Cell, Table, TableRun, open_table
 from sts_lightning.reproduce.run import groups
 from sts_lightning.reproduce.spec import (
     Preparation,
@@ -303,3 +303,9 @@ def test_a_row_of_published_weights_is_left_out_at_another_scale(tmp_path: Path)
     assert {cell.row for cell in make(tmp_path, rows=rows).cells} == {"checkpoint", "trained"}
     scaled = make(tmp_path, "minilm", Scale(hours=1), rows=rows)
     assert scaled.cells == [Cell("trained", "minilm")]
+
+
+@pytest.mark.parametrize("name", ["pcc_table8", "pcc_v1_table6", "regression_table3"])
+def test_the_count_is_that_of_the_plan(name: str, tmp_path: Path) -> None:
+    table = open_table(name, None, tmp_path)
+    assert table.count() == len({run.folder for group, _ in groups(table) for run in group})

@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from sts_lightning.config.compose import compose_job
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.reproduce.plan import Cell, open_table
+from sts_lightning.reproduce.plan import Cell, Table, open_table
 from sts_lightning.reproduce.spec import load_scale, load_spec
 from tests.conftest import CONF
 
@@ -158,3 +158,17 @@ def test_a_penalty_and_its_zone_differ_in_nothing_else(
         kept = {key: cfg[key] for key in cfg if key not in ("loss", "hydra")}
         settings.append(OmegaConf.to_container(OmegaConf.create(kept)))
     assert settings[0] == settings[1]
+
+
+def test_the_runs_of_a_table_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "title: a\nneeds: {hours: 1}\nseeds: [1, 2, 3]\nmodels: [m, n]\nreport: [precision=32-true]\n"
+        "search: {candidates: {low: [], high: []}}\nbefore: {head: {}, unused: {}}\nrows:\n"
+        "  untuned: {trains: false}\n"  # 1 run of each model
+        "  one: {shown: false}\n"  # 2 of the search and 3 trainings
+        "  two: {after: head, models: [m]}\n"  # the head, 2 of the search, 3 trainings and 3 reports
+        "  three: {after: one, choice_of: one}\n"  # 3 trainings and 3 reports
+        "  tested: {after: one, trains: false}\n"  # 3
+    )
+    table = Table(load_spec(tmp_path / "a.yaml"), tmp_path)
+    assert table.count() == 2 * 1 + 2 * 5 + 9 + 2 * 6 + 2 * 3
