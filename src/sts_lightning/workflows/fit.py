@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.machine import decided
+from sts_lightning.config.schema import RECIPE, published_cells
 from sts_lightning.core.errors import TrainingError
 from sts_lightning.core.files import write_atomic
 from sts_lightning.data.tables import PART, values_of
@@ -27,6 +29,9 @@ from sts_lightning.workflows.build import Experiment
 from sts_lightning.workflows.checks import check_monitors, losses_by_part
 
 log = logging.getLogger(__name__)
+
+PUBLISHED = {"nli_triplets": "pcc_stage1", "sts": "pcc", "sentences": "cse_sfp"}
+"""Experiments that are the published recipes of ``cells.yaml``, by data."""
 
 NOT_DETERMINISTIC = "does not have a deterministic implementation"
 """Part of PyTorch's message about an operation under ``trainer.deterministic=true``."""
@@ -94,6 +99,12 @@ def _begin(experiment: Experiment) -> None:
     alone = sum(part.drops_one for part in parts.data.rows.values()) if whole else 0
     if parts.machine.reasons:
         log.info("machine: %s", "; ".join(parts.machine.reasons))
+    if (named := published_experiment()) is not None:
+        log.info(
+            "not the published recipe (batch size, epochs and warm-up are its, length, text and the loss's "
+            "settings are not): use experiment=%s",
+            named,
+        )
     log.info(
         "%s%s%s, %d steps of batch %s, dev evaluation every %d steps; run folder %s",
         f"{rows:,} examples",
@@ -114,6 +125,18 @@ def _begin(experiment: Experiment) -> None:
         )
     if (count := experiment.trainer.world_size) > 1:
         log.info("%d processes; training begins once all of them have started", count)
+
+
+def published_experiment() -> str | None:
+    """Return the experiment whose published cell the command took without naming it; None if it took none.
+
+    Hydra alone knows the choices: outside a job, and where an experiment is chosen, it is None too.
+    """
+    choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
+    cell = tuple(choices.get(group) for group in ("data", "model", "prompt"))
+    if choices.get("experiment") or choices.get("recipe") != RECIPE or cell not in published_cells():
+        return None
+    return PUBLISHED[cell[0]]
 
 
 def _warn_of_equal_labels(experiment: Experiment) -> None:
