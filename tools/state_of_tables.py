@@ -10,7 +10,7 @@ from itertools import combinations
 from pathlib import Path
 
 from omegaconf import OmegaConf
-from record_tables import RECORDS, Record, Result, read_record
+from record_tables import MEANS_ONLY, RECORDS, Record, Result, read_record
 
 from sts_lightning.core.conf_folders import files_of
 from sts_lightning.core.files import write_atomic
@@ -39,7 +39,8 @@ writes.
 - {RUNS}: some rows have results. In brackets: pairs of rows in the published order, of those compared. A pair
   is compared by the average (else the dev score, the only column, or the mean of all columns) if all
   published models that have both rows order them alike. The model is named if it is not a published one, and
-  so is the source of the scores. A figure runs if runs that it can be drawn from are recorded.
+  so is the source of the scores; "{MEANS_ONLY}": without the single runs, so that no interval follows from
+  the record. A figure runs if runs that it can be drawn from are recorded.
 - {PLANNED}: it runs with the command, and no results have been recorded.
 - {CITED}: no row can be run. {NONE}: it has no results.
 
@@ -257,7 +258,9 @@ def _state_of_record(spec: TableSpec, record: Record) -> str:
         f"{order.agreeing} of {counted(order.pairs, 'pair')} by {compared_column(spec.columns) or 'the mean'}"
     )
     runs = f"{scale}{done} of {counted(planned, 'run')}"
-    return f"{AGREES if order.agrees else RUNS} ({pairs}; {runs}; {record.source})"
+    alone = any(result.runs and not result.single for result in record.results)
+    source = f"{record.source}, {MEANS_ONLY}" if alone else record.source
+    return f"{AGREES if order.agrees else RUNS} ({pairs}; {runs}; {source})"
 
 
 def _data(spec: TableSpec) -> list[str]:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -24,6 +25,8 @@ from typing_extensions import TypedDict
 from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.errors import CheckpointError, TrainingError
 from sts_lightning.core.files import as_type, check_finite, read_json, write_atomic
+from sts_lightning.core.hardware import count_cores
+from sts_lightning.core.text import counted
 
 TrainedOn = tuple[TrainingCount | None, ...]
 """Data of the stages of a run; None where it is unknown, nothing for a model that was not trained here."""
@@ -278,12 +281,33 @@ def peak_memory() -> dict[str, int]:
 
 
 def environment() -> dict[str, Any]:
-    """Return versions, commit and platform, stored with the metrics of a run."""
+    """Return versions, commit, platform and hardware, stored with the metrics of a run."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
             versions[package] = version(package)
-    return {"versions": versions, "git_commit": _git_commit(), "platform": platform.platform()}
+    return {
+        "versions": versions,
+        "git_commit": _git_commit(),
+        "platform": platform.platform(),
+        "hardware": hardware(),
+    }
+
+
+def hardware(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Return the names of the processor, with the cores of this process, and of the GPU that it used.
+
+    Args:
+        cpuinfo: Linux's description of the processor; elsewhere Python names it.
+    """
+    import torch  # not needed by a sweep, which starts other processes
+
+    name = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        found = re.search(r"^model name\s*: (.+)$", cpuinfo.read_text(), re.MULTILINE)
+        name = found[1] if found else name
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_initialized() else ""
+    return f"{name}, {counted(count_cores(), 'core')}{gpu}"
 
 
 def _git_commit() -> str | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import state_of_tables
-from record_tables import Record, Result, update_record
+from record_tables import Record, RecordedRun, Result, update_record
 from state_of_tables import AGREES, NONE, PAPERS, PLANNED, Order, order_of, state_page
 
 from sts_lightning.reproduce.spec import RUNS, TableSpec, compared_column, load_spec
@@ -57,16 +57,23 @@ def test_states_follow_from_the_records(tmp_path: Path, monkeypatch: pytest.Monk
         return cells(state_page(tmp_path))["Pcc-tuning, Table 3"][2]
 
     assert cells(state_page(tmp_path))["Pcc-tuning, Table 3"][2] == PLANNED
-    assert of((2.0, 1.0, 3.0)) == f"{AGREES} (3 of 3 pairs by average; minilm, 9 of 9 runs; here.md)"
-    assert of((1.0, 2.0, 3.0)) == f"{RUNS} (2 of 3 pairs by average; minilm, 9 of 9 runs; here.md)"
+    assert (
+        of((2.0, 1.0, 3.0))
+        == f"{AGREES} (3 of 3 pairs by average; minilm, 9 of 9 runs; here.md, recorded as means only)"
+    )
+    assert (
+        of((1.0, 2.0, 3.0))
+        == f"{RUNS} (2 of 3 pairs by average; minilm, 9 of 9 runs; here.md, recorded as means only)"
+    )
     assert of((2.0, 1.0, 3.0), runs=2).startswith(f"{RUNS} (3 of 3 pairs by average; minilm, 6 of 9 runs")
     assert of((2.0, 1.0, 3.0), runs=0) == PLANNED
     # one line for each model, the published ones first
-    results = [Result("stage 1", "mistral7b", 3, 3, {"average": 2.0})]
+    single = [RecordedRun(seed, {"average": 2.0}) for seed in (1, 2, 3)]
+    results = [Result("stage 1", "mistral7b", 3, 3, {"average": 2.0}, single)]
     update_record(tmp_path / "b.json", Record("pcc_table3", None, "b.md", results))
     assert of((2.0, 1.0, 3.0)).split("<br>") == [
         f"{RUNS} (0 of 0 pairs by average; 3 of 3 runs; b.md)",
-        f"{AGREES} (3 of 3 pairs by average; minilm, 9 of 9 runs; here.md)",
+        f"{AGREES} (3 of 3 pairs by average; minilm, 9 of 9 runs; here.md, recorded as means only)",
     ]
 
 
