@@ -151,9 +151,13 @@ def serve() -> None:
 
 
 def files_of(run: Path) -> set[str]:
-    """Files of a run folder, without those of TensorBoard, one for each start, and of the test."""
+    """Files of a run folder, without those of TensorBoard, one for each start, and of the test.
+
+    Also without plots and page, which a run that was killed after its results lacks.
+    """
     paths = (path.relative_to(run) for path in run.rglob("*") if path.is_file())
-    return {str(path) for path in paths if path.parts[0] != "tensorboard"}
+    shown = ("tensorboard", "plots", "report.html")
+    return {str(path) for path in paths if path.parts[0] not in shown and ".report.html." not in path.name}
 
 
 def tensors(node: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -193,8 +197,8 @@ def same_to_the_bit(one: Path, two: Path) -> None:
     for task, arrays in predictions[0].items():
         for first, second in zip(arrays, predictions[1][task], strict=True):
             assert np.array_equal(first, second), task
-    for plot in (one / "plots").iterdir():
-        assert plot.read_bytes() == (two / "plots" / plot.name).read_bytes(), plot.name
+    for plot in (two / "plots").glob("[!.]*"):
+        assert (one / "plots" / plot.name).read_bytes() == plot.read_bytes(), plot.name
 
 
 if __name__ == "__main__":

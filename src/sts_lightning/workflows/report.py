@@ -54,7 +54,7 @@ KEPT = ("state_dict", "global_step", "epoch", "pytorch-lightning_version")
 def report(
     experiment: Experiment, untuned: Scores | None, peak_memory: dict[str, int], clock: RunClock
 ) -> float:
-    """Score the selected weights, write metrics, predictions and plots, and print the scores.
+    """Score the selected weights, write predictions, metrics and plots, and print the scores.
 
     All processes of a run encode; the first one writes.
 
@@ -93,13 +93,6 @@ def report(
         from sts_lightning.analysis.phases import phases_of  # of a run that a RankMonitor has watched
 
         phases = phases_of(watched)
-    title = f"{cfg.name}, seed {cfg.seed}"
-    with _optional("plots"):
-        plot_curves(history, run.plots / "curves.png", best_step, title)
-        _plot_dev(tuned, data, run, title)
-        if phases is not None:
-            plot_rank_curves(watched, phases, run.plots / "rank_curves.png", title)
-            plot_rank_scores(watched, phases, run.plots / "rank_against_dev.png", title)
     details = {
         "dev_untuned": before,
         "worse_than_untuned": worse,
@@ -109,12 +102,20 @@ def report(
         **({} if tuned.ranks is None else {"rank": tuned.ranks}),
     }
     metrics = RunMetrics(tuned.test, tuned.dev_entry(), details)
+    # It marks the run as finished: what others read of one, weights and predictions, is there by now. What
+    # follows only shows the results, and may fail in other people's code.
+    run.save_metrics(metrics)
+    drop_optimizer(run)
+    title = f"{cfg.name}, seed {cfg.seed}"
+    with _optional("plots"):
+        plot_curves(history, run.plots / "curves.png", best_step, title)
+        _plot_dev(tuned, data, run, title)
+        if phases is not None:
+            plot_rank_curves(watched, phases, run.plots / "rank_curves.png", title)
+            plot_rank_scores(watched, phases, run.plots / "rank_against_dev.png", title)
     with _optional(run.page_file.name):
         write_page(run, metrics, _disagreements(tuned, data), run.settings())
     log_results(parts.loggers, run, metrics, trainer.global_step)
-    # Last, since it marks the run as finished: one that is killed before repeats its evaluation on resume.
-    run.save_metrics(metrics)
-    drop_optimizer(run)
     if worse:
         log.warning(
             "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
@@ -158,16 +159,18 @@ def log_results(loggers: Sequence[Logger], run: RunFolder, metrics: RunMetrics, 
     for logger in loggers:
         if isinstance(logger, HistoryLogger):
             continue
-        if isinstance(logger, TensorBoardLogger):
-            logger.log_metrics({**scores, HP_METRIC: metrics.score}, step)
-            for path in plots:
-                logger.experiment.add_image(f"{PLOTS}{path.stem}", imread(path), step, dataformats="HWC")
-        else:
-            logger.log_metrics(scores, step)
-        if isinstance(logger, WandbLogger):
-            for path in plots:
-                logger.log_image(f"{PLOTS}{path.stem}", [str(path)], step)
-        logger.finalize("success")
+        with _optional(f"the entries of {type(logger).__name__}"):
+            if isinstance(logger, TensorBoardLogger):
+                logger.log_metrics({**scores, HP_METRIC: metrics.score}, step)
+                for path in plots:
+                    image = imread(path)
+                    logger.experiment.add_image(f"{PLOTS}{path.stem}", image, step, dataformats="HWC")
+            else:
+                logger.log_metrics(scores, step)
+            if isinstance(logger, WandbLogger):
+                for path in plots:
+                    logger.log_image(f"{PLOTS}{path.stem}", [str(path)], step)
+            logger.finalize("success")
 
 
 @contextmanager
@@ -175,8 +178,9 @@ def _optional(what: str) -> Iterator[None]:
     """Warn where something that only shows the results cannot be made: they are worth more than it."""
     try:
         yield
-    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
-        log.warning("WARNING: %s could not be made (%s: %s)", what, type(error).__name__, error)
+    except Exception as error:  # whatever LaTeX, a server or a library raises
+        message = " ".join(str(error).split())
+        log.warning("WARNING: %s could not be made (%s: %s)", what, type(error).__name__, message)
 
 
 def _disagreements(scores: Scores, data: DataModule) -> list[Disagreement]:

@@ -20,22 +20,34 @@ from tests.conftest import SHORT_RUN
 from tests.support.whole_runs import metrics
 
 
-@pytest.mark.parametrize(("function", "lost"), [("plot_curves", "plots"), ("write_page", "report.html")])
-def test_plots_and_page_that_cannot_be_made(
+@pytest.mark.parametrize(
+    ("function", "lost", "error"),
+    [
+        ("plot_curves", "plots", RuntimeError("latex could\nnot be found")),
+        ("write_page", "report.html", OSError("disk full")),
+        ("imread", "the entries of TensorBoardLogger", KeyError("key")),
+    ],
+)
+def test_what_shows_the_results_cannot_be_made(
     function: str,
     lost: str,
+    error: Exception,
     config: Callable[..., DictConfig],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken(*arguments: Any) -> None:
-        raise ValueError("unknown symbol")
+        assert RunFolder(tmp_path / "run").finished
+        raise error
 
     monkeypatch.setattr(report, function, broken)
     train_in(tmp_path / "run", config(*SHORT_RUN, "trainer.max_epochs=-1", "trainer.max_steps=2"))
+    assert RunFolder(tmp_path / "run").finished
     assert metrics(tmp_path / "run")["best_step"] > 0
-    assert f"WARNING: {lost} could not be made (ValueError: unknown symbol)" in caplog.text
+    assert RunFolder(tmp_path / "run").predictions_file.is_file()
+    message = " ".join(str(error).split())
+    assert f"WARNING: {lost} could not be made ({type(error).__name__}: {message})" in caplog.text
 
 
 def test_a_finished_run_drops_its_optimiser_and_keeps_its_weights(

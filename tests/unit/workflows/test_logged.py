@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
@@ -47,3 +48,17 @@ def test_any_logger_gets_settings_and_scores(config: Config, tmp_path: Path) -> 
     assert not [key for key, value in settings.items() if "private" in str(value)]
     log_results([logger], RunFolder(tmp_path), RunMetrics(None, {"spearman": 70.0}), 9)
     assert logger.metrics == [({"final/dev": 70.0}, 9)]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("server"), OSError("offline"), KeyError("final/dev")])
+def test_a_logger_that_fails_costs_no_other_logger_its_scores(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*arguments: Any) -> None:
+        raise error
+
+    first, second = Collector(), Collector()
+    monkeypatch.setattr(first, "log_metrics", broken)
+    log_results([first, second], RunFolder(tmp_path), RunMetrics(None, {"spearman": 70.0}), 9)
+    assert second.metrics == [({"final/dev": 70.0}, 9)]
+    assert f"the entries of Collector could not be made ({type(error).__name__}: {error})" in caplog.text
