@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import difflib
@@ -12,13 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
 from hydra.utils import get_method
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.build import LOADING, SHARED, argument_types, contains_target, items, plain
 from sts_lightning.config.schema import TrainConfig
-from sts_lightning.core.conf_folders import files_of
+from sts_lightning.core.conf_folders import PACKAGED, files_of
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import as_type
 
@@ -192,17 +196,26 @@ def _filled(group: str, value: Any, path: str) -> Any:
 
 
 def _group_file(group: str, name: str, path: str) -> DictConfig:
-    """Return the settings of a file of a group, on top of those that it inherits."""
+    """Return the settings of a file of a group, as Hydra composes it for a choice of the group itself."""
     files = files_of(group)
     if name not in files:
         hint = suggest(name, files) or f"There are: {', '.join(files)}."
         raise ConfigError(f"{path}: there is no {group} named {name!r}.", key=path, hint=hint)
     node = OmegaConf.load(files[name])
     assert isinstance(node, DictConfig)
-    bases = [_group_file(group, base, path) for base in node.pop("defaults", ()) if base != "_self_"]
-    merged = OmegaConf.merge(*bases, node)
-    assert isinstance(merged, DictConfig)
-    return merged
+    if "defaults" not in node:
+        return node  # at once: a list of jobs has many
+    here: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if not GlobalHydra.instance().is_initialized():  # no command of Hydra's, or its configuration is complete
+        here = initialize_config_dir(str(PACKAGED), version_base="1.3")
+    try:
+        with here:
+            composed = compose(None, [f"+{group}@{group}={name}"])
+    except HydraException as error:
+        message = " ".join(str(error).split())
+        raise ConfigError(f"{path}: {group}={name} cannot be composed: {message}", key=path) from error
+    # Anew, without Hydra's mark that no key may be added: `check_target` names the ones that are wrong.
+    return OmegaConf.create(OmegaConf.to_container(composed.get(group) or DictConfig({})))
 
 
 def data_arguments(cfg: DictConfig) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
+from sts_lightning.config.check import check_config
 from sts_lightning.config.compose import compose_train, composing, explain
 from sts_lightning.core.conf_folders import VARIABLE, Entry
 from sts_lightning.core.errors import ConfigError
@@ -121,3 +122,39 @@ def test_a_teacher_is_that_of_both_stages() -> None:
     for key in ("model", "prompt", "data", "optim", "trainer", "senteval_text"):
         assert stages["pairs"][key] == plain[key]
     assert stages["pairs"].loss.terms.pearson._target_ == plain.loss._target_
+
+
+@pytest.mark.parametrize("initialized", [True, False])
+@pytest.mark.parametrize(
+    ("defaults", "official"),
+    [("[_self_, pearson]", False), ("[pearson, _self_]", True), ("[/loss/pearson@_here_, _self_]", True)],
+)
+def test_a_file_named_in_a_node_has_what_it_has_as_the_choice_of_its_group(
+    defaults: str, official: bool, initialized: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "loss").mkdir()
+    (tmp_path / "loss" / "first.yaml").write_text(f"defaults: {defaults}\nofficial: true\n")
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    with composing():
+        chosen = check_config(compose("train", ["name=x", "loss=first"]))
+        mixed = compose(
+            "train", ["name=x", "loss=mix", "loss.terms={a: first, b: {loss: first, official: true}}"]
+        )
+        if initialized:
+            mixed = check_config(mixed)
+    terms = check_config(mixed).loss.terms  # as of a configuration that is read from a folder
+    assert terms.a == chosen.loss
+    assert terms.a.official == official
+    assert terms.b == {**chosen.loss, "official": True}
+
+
+def test_a_file_named_in_a_node_that_hydra_cannot_compose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "loss").mkdir()
+    (tmp_path / "loss" / "first.yaml").write_text("defaults: [pearsn]\n")
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    with composing():
+        cfg = compose("train", ["name=x", "loss=mix", "loss.terms={a: first}"])
+        with pytest.raises(ConfigError, match=r"^loss\.terms\.a: loss=first cannot be composed: .*pearsn"):
+            check_config(cfg)
