@@ -8,7 +8,8 @@ import runpy
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
@@ -82,12 +83,14 @@ class LazyGroup(click.Group):
         if isinstance(known, click.Command):
             return known
         if known is None:
-            near = difflib.get_close_matches(cmd_name, self.known, 1)
-            hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(self.known)}."
-            ctx.fail(f"there is no command {cmd_name!r}. {hint}")
+            self._fail(ctx, cmd_name, difflib.get_close_matches(cmd_name, self.known, 1))
         module = cmd_name if ctx.parent is None else self.name
         command: click.Command = getattr(import_module(f"sts_lightning.cli.{module}"), f"{cmd_name}_command")
         return command
+
+    def _fail(self, ctx: click.Context, name: str, near: list[str]) -> NoReturn:
+        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(self.known)}."
+        ctx.fail(f"there is no command {name!r}. {hint}")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table."""
@@ -99,9 +102,14 @@ class LazyGroup(click.Group):
             formatter.write_dl(rows)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the command that is meant before arguments without one."""
+        """Put the command that is meant before arguments without one, unless the first is one mistyped."""
         meant = self.short if args else self.alone
         if meant is not None and not (args and args[0] in (*self.known, "--help")):
+            if args and args[0].isalpha() and not Path(args[0]).exists():  # no folder, and no name of a table
+                near = difflib.get_close_matches(args[0], self.known, 1, cutoff=0.7)
+                takes = any(isinstance(one, click.Argument) for one in self.get_command(ctx, meant).params)
+                if near or not takes:
+                    self._fail(ctx, args[0], near)
             args = [meant, *args]
         return super().parse_args(ctx, args)
 
@@ -165,18 +173,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     set_cpu_defaults()
     set_gpu_defaults()
     given = sys.argv[1:] if arguments is None else list(arguments)
-    with listening(), reporting(given[:1] == ["--debug"]):
+    words, debug = [text for text in given if text != "--debug"], "--debug" in given
+    if debug and words and words[0] not in ENTRIES:  # these take it off themselves
+        given = ["--debug", *words]
+    with listening(), reporting(debug):
         try:
             with PROGRAM.make_context("sts-lightning", given) as context:
                 PROGRAM.invoke(context)
         except click.exceptions.Exit as done:  # after --help
             sys.exit(done.exit_code)
         except click.UsageError as error:
-            of = "sts-lightning" if error.ctx is None else error.ctx.command_path
+            of = _typed(words) if error.ctx is None else error.ctx.command_path
             message = error.format_message()
             stop = "" if message.endswith((".", "?", ")")) else "."
             print(f"error: {message}{stop} See `{of} --help`.", file=sys.stderr)
             sys.exit(USAGE)
+
+
+def _typed(words: Sequence[str]) -> str:
+    """Return the command of a command line, for an error about which click does not say it."""
+    names, command = ["sts-lightning"], PROGRAM
+    for word in words:
+        known = command.known.get(word)
+        names += [] if known is None else [word]
+        if not isinstance(known, LazyGroup):
+            break
+        command = known
+    return " ".join(names)
 
 
 if __name__ == "__main__":

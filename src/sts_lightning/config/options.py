@@ -5,6 +5,7 @@ They are taken off the command line before Hydra sees it. `resume=RUN` is one of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -73,11 +74,12 @@ def take_options(arguments: Sequence[str], entry: Entry) -> tuple[Options, list[
         ConfigError: An option lacks its value, or ``resume`` has none that can be read.
     """
     chosen, rest, names, remote = Options(), list[str](), list[str](), False
-    left = iter(arguments)
-    for argument in left:
+    left = list(arguments)
+    while left:
+        argument = left.pop(0)
         name, equals, value = argument.partition("=")
         if name in ("--trust", "--stage") and (entry == "train" or name == "--trust"):
-            value = value if equals else next(left, "")
+            value = value if equals or not left else left.pop(0)
             if not value or value.startswith("-"):
                 raise ConfigError(f"{name} needs a name.", key=name)
             names += [value] if name == "--trust" else []
@@ -87,6 +89,8 @@ def take_options(arguments: Sequence[str], entry: Entry) -> tuple[Options, list[
         elif argument == "--debug":
             chosen = replace(chosen, debug=True)
         elif entry == "train" and name == "--plan":
+            if not equals and left and re.fullmatch(r"[^-~=][^=]*", left[0]):  # no option and no override
+                value = left.pop(0)
             chosen = replace(chosen, plan=value)
         elif entry == "train" and argument in ("--share-stages", "--no-share-stages"):
             chosen = replace(chosen, share_stages=argument == "--share-stages")

@@ -9,8 +9,10 @@ import click
 import pytest
 
 from sts_lightning.cli import main as groups
+from sts_lightning.cli.errors import reporting
 from sts_lightning.cli.main import COMMANDS, DATA, PROGRAM, REPRODUCE, RUNS, main
 from sts_lightning.core.conf_folders import ENTRIES, Entry, script_of
+from sts_lightning.core.errors import UserError
 from tests.support.command_line import leaves
 from tests.unit.runs.test_predictions import write_predictions
 
@@ -52,6 +54,11 @@ def test_each_command_is_there_and_takes_no_option_that_swallows_what_follows(pa
         (["score"], "Missing argument 'MODEL'. See `sts-lightning score --help`."),
         ([], "Missing command"),
         (["runs", "compare", "a"], "--to"),
+        (["runs", "cmpare", "a", "b"], "'cmpare'. Did you mean compare? See `sts-lightning runs --help`."),
+        (["data", "lst"], "'lst'. There are: status, get, mine. See `sts-lightning data --help`."),
+        (["reproduce", "--debug", "lst"], "Did you mean list?"),
+        (["plan", "--card"], "See `sts-lightning plan --help`."),
+        (["runs", "list", "--sort"], "See `sts-lightning runs list --help`."),
     ],
 )
 def test_wrong_command_lines(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,6 +105,8 @@ def test_commands(
         ([], ["--cfg", "job", "--", "~x"], ["--cfg", "job", "--", "~x"]),
         ([], [], []),
         (["--debug"], ["data=toy"], ["data=toy", "--debug"]),
+        ([], ["--debug", "data=toy"], ["--debug", "data=toy"]),
+        ([], ["data=toy", "--debug"], ["data=toy", "--debug"]),
     ],
 )
 @pytest.mark.parametrize("entry", ENTRIES)
@@ -110,3 +119,30 @@ def test_hydra_commands_get_their_arguments_as_they_are(
     main([*before, entry, *after])
     assert seen == [(str(script_of(entry)), "__main__")]
     assert sys.argv == [str(script_of(entry)), *passed]
+
+
+def test_a_folder_with_nearly_the_name_of_a_command_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "means").mkdir()
+    with pytest.raises(SystemExit, match="means has no run"):
+        main(["runs", "means"])
+
+
+@pytest.mark.parametrize("given", ["--debug {}", "{} --debug"])
+@pytest.mark.parametrize("command", ["train data_root=nowhere", "eval ckpt=nowhere", "runs nowhere"])
+def test_debug_shows_the_trace_wherever_it_is_typed(
+    command: str, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def script(path: str, run_name: str) -> None:
+        with reporting("--debug" in sys.argv):
+            raise UserError("nowhere")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["bin/sts-lightning"])
+    monkeypatch.setattr(groups.runpy, "run_path", script)
+    with pytest.raises(UserError):  # as Python shows it
+        main(given.format(command).split())
+    with pytest.raises(SystemExit):
+        main(command.split())

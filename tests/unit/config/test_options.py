@@ -17,7 +17,23 @@ def test_options_are_taken_off_the_command_line() -> None:
     assert chosen == Options(trust, True, "r", "24GB", False, "one")
     assert rest == ["-m", "seed=1,2", "--cfg", "job"]
     assert take_options(chosen.of_jobs(), "train")[0] == Options(trust, True)
-    assert take_options(["--plan"], "train")[0].plan == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "plan", "rest"),
+    [
+        ("-m seed=1,2 --plan", "", "-m seed=1,2"),
+        ("--plan -m seed=1,2", "", "-m seed=1,2"),
+        ("-m --plan seed=1,2", "", "-m seed=1,2"),
+        ("-m --plan ~callbacks seed=1,2", "", "-m ~callbacks seed=1,2"),
+        ("-m --plan=24GB seed=1,2", "24GB", "-m seed=1,2"),
+        ("-m --plan 24GB seed=1,2", "24GB", "-m seed=1,2"),
+        ("--debug -m seed=1,2 --plan a100-80", "a100-80", "-m seed=1,2"),
+    ],
+)
+def test_a_plan_has_a_card_or_none(line: str, plan: str, rest: str) -> None:
+    chosen, others = take_options(line.split(), "train")
+    assert (chosen.plan, " ".join(others)) == (plan, rest)
 
 
 def test_evaluation_has_those_of_consent_and_debug() -> None:
