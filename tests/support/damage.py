@@ -146,6 +146,40 @@ DAMAGE: dict[str, tuple[str, str, Callable[[RunFolder], object]]] = {
         "test.tasks.toy.spearman is 99.0",
         lambda run: change_json(run, lambda values: values["test"]["tasks"]["toy"].update(spearman=99.0)),
     ),
+    "a number too many": (
+        "predictions.npz",
+        "test.tasks.toy.score is 70.0, but computed again it is None",
+        lambda run: change_json(run, lambda values: values["test"]["tasks"]["toy"].update(score=70.0)),
+    ),
+    "a missing number": (
+        "predictions.npz",
+        "test.tasks.toy.pearson is None, but computed again it is ",
+        lambda run: change_json(run, lambda values: values["test"]["tasks"]["toy"].pop("pearson")),
+    ),
+    "a missing number of a subset": (
+        "predictions.npz",
+        "test.tasks.toy.subsets do not divide the 40 predictions",
+        lambda run: change_json(
+            run, lambda values: values["test"]["tasks"]["toy"]["subsets"]["a"].pop("pairs")
+        ),
+    ),
+    "no subsets": (
+        "predictions.npz",
+        "test.tasks.toy.subsets do not divide the 40 predictions",
+        lambda run: change_json(run, lambda values: values["test"]["tasks"]["toy"].pop("subsets")),
+    ),
+    "a subset of more pairs than there are": (
+        "predictions.npz",
+        "test.tasks.toy.subsets do not divide the 40 predictions",
+        lambda run: change_json(
+            run, lambda values: values["test"]["tasks"]["toy"]["subsets"]["a"].update(pairs=40)
+        ),
+    ),
+    "no aggregate": (
+        "predictions.npz",
+        "aggregate must be one of",
+        lambda run: change_json(run, lambda values: values["test"].pop("aggregate")),
+    ),
     "a better average": (
         "predictions.npz",
         "test.average is 99.0",

@@ -130,13 +130,16 @@ def _predictions(run: RunFolder, test: Mapping[str, Any]) -> str:
             f"{run.predictions_file} has predictions of {', '.join(predictions)}, the scores are of "
             f"{', '.join(tasks)}."
         )
-    check_aggregate(aggregate := test["aggregate"])
+    check_aggregate(aggregate := test.get("aggregate", "missing"))
     for name, stored in tasks.items():
         cosines, gold = predictions[name]
-        sizes = {subset: values["pairs"] for subset, values in stored["subsets"].items()}
+        where = f"{run.metrics_file}: test.tasks.{name}"
+        sizes = {key: values.get("pairs", 0) for key, values in (stored.get("subsets") or {}).items()}
+        if not (sizes and all(sizes.values())) or sum(list(sizes.values())[:-1]) >= len(gold):
+            raise CheckpointError(f"{where}.subsets do not divide the {len(gold)} predictions.")
         ends = np.cumsum(list(sizes.values()))[:-1]
         again = score_subsets(list(sizes), np.split(cosines, ends), np.split(gold, ends), aggregate)
-        _compare(stored, again, f"{run.metrics_file}: test.tasks.{name}")
+        _compare(stored, again, where)
     mean = float(np.mean([task["spearman"] for task in tasks.values()]))
     _compare({"average": test["average"]}, {"average": mean}, f"{run.metrics_file}: test")
     pairs = sum(len(gold) for _, gold in predictions.values())
@@ -144,10 +147,12 @@ def _predictions(run: RunFolder, test: Mapping[str, Any]) -> str:
 
 
 def _compare(stored: Mapping[str, Any], again: Mapping[str, Any], where: str) -> None:
-    """Compare the numbers of nested mappings by the keys of the stored one."""
-    for key, value in stored.items():
-        other = again.get(key)
+    """Compare the numbers of nested mappings; further mappings, such as ``binary``, may be stored."""
+    for key in {**stored, **again}:
+        value, other = stored.get(key), again.get(key)
         if isinstance(value, Mapping) and isinstance(other, Mapping):
             _compare(value, other, f"{where}.{key}")
-        elif isinstance(value, int | float) and not abs(value - again[key]) <= ROUNDING:
+        elif isinstance(value, int | float | None) and (
+            value is None or other is None or not abs(value - other) <= ROUNDING
+        ):
             raise CheckpointError(f"{where}.{key} is {value}, but computed again it is {other}.")
