@@ -35,6 +35,7 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
 from sts_lightning.runs.state import check_free, check_resumable, check_same
 from sts_lightning.training.assembly import make_data, make_loss
+from sts_lightning.training.callbacks.history import HistoryLogger
 
 if TYPE_CHECKING:
     from sts_lightning.regularizers.base import Regularizer
@@ -163,8 +164,19 @@ def make_loggers(run: RunFolder, cfg: DictConfig) -> list[Logger]:
     """
     loggers = []
     for key, node in items(cfg.logger):
-        taken = inspect.signature(get_method(node["_target_"])).parameters
-        given: dict[str, Any] = {"save_dir": str(run.path)} if "save_dir" in taken else {}
+        target = get_method(node["_target_"])
+        taken = inspect.signature(target).parameters
+        given: dict[str, Any] = {}
+        if "save_dir" in taken and node.get("save_dir") is None:
+            given["save_dir"] = str(run.path)
+        elif target is HistoryLogger:  # its file is what the report and a resumed run read
+            path = f"logger.{key}.save_dir"
+            raise ConfigError(
+                f"{path}: history.csv stays in the run folder.",
+                key=path,
+                hint="Leave it out, or add a logger: '+logger.mine={_target_: "
+                "lightning.pytorch.loggers.CSVLogger, save_dir: FOLDER}'.",
+            )
         # MLflow keeps nothing in a folder any more. Its default is what MLFLOW_TRACKING_URI says.
         if "tracking_uri" in taken and not (node.get("tracking_uri") or taken["tracking_uri"].default):
             given["tracking_uri"] = f"sqlite:///{run.path.absolute()}/mlflow.db"

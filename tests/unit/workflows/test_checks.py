@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping
-from lightning.pytorch.loggers import Logger
+from lightning.pytorch.loggers import CSVLogger, Logger
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import check_config
@@ -26,6 +26,7 @@ from sts_lightning.regularizers.global_orthogonal import GlobalOrthogonal
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.assembly import make_data
+from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.workflows.checks import (
     CALLBACKS,
     LOGGERS,
@@ -253,6 +254,7 @@ class Server(Recorded):
     [
         (Recorded, {"project": "x"}, {"project": "x"}),
         (Local, {}, {"save_dir": "RUN"}),
+        (Local, {"save_dir": "mine"}, {"save_dir": "mine"}),
         (Store, {}, {"save_dir": "RUN", "tracking_uri": "sqlite:///RUN/mlflow.db"}),
         (Store, {"tracking_uri": "http://mine"}, {"save_dir": "RUN", "tracking_uri": "http://mine"}),
         (Server, {}, {"tracking_uri": "http://server"}),
@@ -265,6 +267,20 @@ def test_a_logger_gets_the_folder_if_it_takes_one(
     (logger,) = make_loggers(RunFolder(tmp_path), OmegaConf.create({"logger": {"mine": node}}))
     assert isinstance(logger, Recorded)
     assert logger.given == {name: value.replace("RUN", str(tmp_path)) for name, value in given.items()}
+
+
+def test_a_csv_logger_writes_where_it_was_told_and_the_history_stays(tmp_path: Path) -> None:
+    def loggers(target: type[Logger]) -> list[Logger]:
+        node = {"_target_": f"{target.__module__}.{target.__name__}", "save_dir": str(tmp_path / "mine")}
+        return make_loggers(RunFolder(tmp_path / "run"), OmegaConf.create({"logger": {"mine": node}}))
+
+    (logger,) = loggers(CSVLogger)
+    logger.log_metrics({"loss": 1.5}, 1)
+    logger.save()
+    assert [path.read_text().split() for path in tmp_path.rglob("*.csv")] == [["loss,step", "1.5,1"]]
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ConfigError, match=r"^logger\.mine\.save_dir: history\.csv stays in the run folder"):
+        loggers(HistoryLogger)
 
 
 @pytest.mark.parametrize("name", LOGGERS)
