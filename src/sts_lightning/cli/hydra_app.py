@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sts_lightning.cli.errors import is_of_a_file, reporting
-from sts_lightning.config.check import check_known, path_override
+from sts_lightning.config.check import check_known, path_override, with_home
 from sts_lightning.config.compose import broken_yaml, check_choices, explain
 from sts_lightning.config.options import options, take_options, using
 from sts_lightning.core.conf_folders import Entry, command_line, set_user_folder, user_folder
@@ -76,7 +76,7 @@ _typed: list[str] = []
 
 @contextlib.contextmanager
 def _options_taken(entry: Entry) -> Iterator[None]:
-    chosen, rest = take_options(sys.argv[1:], entry)
+    chosen, rest = take_options([with_home(argument) for argument in sys.argv[1:]], entry)
     _typed[:] = sys.argv
     sys.argv = [sys.argv[0], *rest]
     try:

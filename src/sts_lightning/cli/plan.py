@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from sts_lightning.config.check import check_config, check_known
+from sts_lightning.config.check import check_config, check_known, with_home
 from sts_lightning.config.compose import check_choices, compose_train
 from sts_lightning.planning.cost_lines import print_estimate
 from sts_lightning.planning.estimate import estimate
@@ -23,6 +23,7 @@ def plan_command(overrides: Sequence[str], card: str | None) -> None:
 
     Overrides are those of the run, such as model=mistral7b prompt=eol.
     """
+    overrides = [with_home(override) for override in overrides]
     check_choices(overrides)
     device = None if card is None else find_device(card)
     for name, cfg in compose_train(overrides).items():

@@ -26,7 +26,7 @@ from sts_lightning.core.conf_folders import PACKAGED, files_of
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import as_type
 
-_BARE = re.compile(r"[A-Za-z0-9_./:@%+~ -]+")
+_BARE = re.compile(r"[A-Za-z0-9_./:@%+ -]+")
 
 
 def suggest(key: str, known: Iterable[str]) -> str:
@@ -89,6 +89,15 @@ def path_override(key: str, path: str | Path) -> str:
     # A backslash is one, but for those before a quote.
     quoted = re.sub(r"(\\*)('|$)", lambda end: end[1] * 2 + end[2].replace("'", "\\'"), text)
     return f"{key}='{quoted}'"
+
+
+def with_home(argument: str) -> str:
+    """Return an override with the home folder for ``~/`` at the start of a value, or of one of several.
+
+    A shell expands it in some places only, and Hydra would take the quoted one for a folder of that name.
+    """
+    key, equals, value = argument.partition("=")
+    return key + equals + re.sub(r"""(^|[,[] *)(["']?)~(?=/)""", rf"\1\2{Path('~').expanduser()}", value)
 
 
 def shown(value: Any) -> str:
@@ -215,7 +224,8 @@ def _group_file(group: str, name: str, path: str) -> DictConfig:
         message = " ".join(str(error).split())
         raise ConfigError(f"{path}: {group}={name} cannot be composed: {message}", key=path) from error
     # Anew, without Hydra's mark that no key may be added: `check_target` names the ones that are wrong.
-    return OmegaConf.create(OmegaConf.to_container(composed.get(group) or DictConfig({})))
+    plain_node: Any = OmegaConf.to_container(composed.get(group) or DictConfig({}))
+    return DictConfig(plain_node)
 
 
 def data_arguments(cfg: DictConfig) -> dict[str, Any]:

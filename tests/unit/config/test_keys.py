@@ -8,7 +8,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from sts_lightning.config.check import flat_keys, path_override, suggest
+from sts_lightning.config.check import flat_keys, path_override, suggest, with_home
 
 Config = Callable[..., DictConfig]
 
@@ -25,9 +25,42 @@ def test_suggestions(config: Config) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/runs/größe", "/runs/x (1)", "a,b", "it's", "end\\", "a\\'b", "a\\b", "{x}", "[y]", "a=b", " left"],
+    [
+        "~/x",
+        "/runs/größe",
+        "/runs/x (1)",
+        "a,b",
+        "it's",
+        "end\\",
+        "a\\'b",
+        "a\\b",
+        "{x}",
+        "[y]",
+        "a=b",
+        " left",
+    ],
 )
 def test_a_path_in_an_override_is_read_back(path: str) -> None:
     text = path_override("hydra.run.dir", path)
     assert OverridesParser.create().parse_override(text).value() == path
     assert path_override("resume", "/runs/2026-01-01/a b") == "resume=/runs/2026-01-01/a b"
+
+
+@pytest.mark.parametrize(
+    ("argument", "expanded"),
+    [
+        ("hydra.run.dir=~/runs/a", "hydra.run.dir=/home/me/runs/a"),
+        ('+path="~/x, y.csv"', '+path="/home/me/x, y.csv"'),
+        ("path='~/x'", "path='/home/me/x'"),
+        ("path=~/a.csv,~/b.csv", "path=/home/me/a.csv,/home/me/b.csv"),
+        ("path=[~/a.csv, '~/b.csv']", "path=[/home/me/a.csv, '/home/me/b.csv']"),
+        ("path=a~/b", "path=a~/b"),
+        ("path=~other/b", "path=~other/b"),
+        ("~callbacks", "~callbacks"),
+    ],
+)
+def test_the_home_folder_is_written_out(
+    argument: str, expanded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert with_home(argument) == expanded
