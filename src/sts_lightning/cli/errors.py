@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import logging
 import os
 import signal
@@ -32,6 +33,8 @@ def reporting(debug: bool) -> Iterator[None]:
     Args:
         debug: Whether to show stack traces instead.
     """
+    _write_any_text()
+    before = logging.Handler.handleError
     logging.Handler.handleError = _handle_error  # type: ignore[method-assign]
     try:
         with unmasked():
@@ -61,6 +64,17 @@ def reporting(debug: bool) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         _exit(shortage(error), debug)
+    finally:
+        logging.Handler.handleError = before  # type: ignore[method-assign]
+
+
+def _write_any_text() -> None:
+    """Write UTF-8 where the encoding of the output lacks characters, as that of a file on Windows does."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        try:
+            "\U0001f600".encode(sys.stdout.encoding)
+        except UnicodeEncodeError:
+            sys.stdout.reconfigure(encoding="utf-8")
 
 
 def _handle_error(self: logging.Handler, record: logging.LogRecord) -> None:
