@@ -1,4 +1,4 @@
-"""A collected table as text_tables of text, the input of every format."""
+"""A collected table as tables of text, the input of every format."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TextTable:
 
 
 def text_tables(collected: Collected) -> list[TextTable]:
-    """Return the text_tables: scores, differences, ranks, choices by dev score."""
+    """Return the tables: scores, differences, ranks, choices by dev score."""
     tables = [_scores(collected), *_differences(collected), _ranks(collected), _searches(collected)]
     return [table for table in tables if table.rows]
 
@@ -279,7 +279,7 @@ def write_report(table: Table, name: str, resamples: int) -> str:
 
 
 def markdown(collected: Collected) -> str:
-    """Return all text_tables and notes as Markdown."""
+    """Return all tables and notes as Markdown."""
     parts = []
     for number, table in enumerate(text_tables(collected)):
         title = one_line(table.title)
