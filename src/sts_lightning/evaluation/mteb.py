@@ -143,7 +143,9 @@ class MTEBEncoder:
     def encode(self, inputs: Any, **_: Any) -> np.ndarray:
         """Vectors (N, D) in float32 of the texts in MTEB's batches."""
         texts = [text for batch in inputs for text in batch["text"]]
-        return encode_distinct(self.encoder, texts)[texts].astype(np.float32, copy=False)
+        found = encode_distinct(self.encoder, texts)
+        vectors = found.vectors if len(found.index) == len(texts) else found[texts]
+        return vectors.astype(np.float32, copy=False)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
         """Cosines of all pairs, (N, D), (M, D) -> (N, M)."""

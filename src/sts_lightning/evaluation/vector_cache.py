@@ -27,6 +27,9 @@ from sts_lightning.models.encoder import SentenceEncoder
 
 log = logging.getLogger(__name__)
 
+SLICE = 50_000
+"""Number of sentences whose vectors are written together: so many are lost where a command is stopped."""
+
 PROBES = ("A man is playing a guitar.", "the Price rose by 3.5 % in May, he said", "no", "x " * 600)
 """Sentences by which a folder is checked: with capitals and numbers, a single word, a long one."""
 
@@ -41,7 +44,7 @@ It allows for rounding: on another machine, and in bfloat16 with other sentences
 class CachedVectors:
     """An encoder that looks vectors up in a folder, and adds those of new sentences.
 
-    The folder has a file for each call that encoded something. Other processes may read and add at the same
+    The folder has files of each call that encoded something. Other processes may read and add at the same
     time. No file is ever changed; delete the folder to free the space. A file that cannot be written is a
     warning.
 
@@ -81,7 +84,9 @@ class CachedVectors:
         self.looked_up += len(sentences) - len(missing)
         if missing or not self._rows:  # the first file has the probes too
             probes = {} if self._rows else {_digest(text): text for text in PROBES}
-            self._add(probes | missing)
+            items = list((probes | missing).items())
+            for start in range(0, len(items), SLICE):
+                self._add(dict(items[start : start + SLICE]))
         if not digests:
             return np.zeros((0, len(next(iter(self._rows.values())))), dtype=np.float32)
         return np.stack([self._rows[digest] for digest in digests])

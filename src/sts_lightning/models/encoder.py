@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial, wraps
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 import numpy as np
 import torch
 import torch.nn.functional as F
+from rich.console import Console
+from rich.progress import Progress
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, masking_utils
 
@@ -19,7 +21,15 @@ from sts_lightning.core.choices import Denoise, Frozen, Precision, Quantization,
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.text import check_choice
 from sts_lightning.models.compute.gradient_cache import recomputed
-from sts_lightning.models.compute.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
+from sts_lightning.models.compute.inference import (
+    SLICE,
+    Halving,
+    embed_chunks,
+    evaluation_mode,
+    to_device,
+    to_host,
+    usual_chunk_tokens,
+)
 from sts_lightning.models.loading.backbone import (
     DTYPES,
     DtypeName,
@@ -45,6 +55,9 @@ TOLERANCE = 1e-3
 
 COARSE_TOLERANCE = 0.05
 """The same for 16-bit arithmetic and quantised weights."""
+
+MANY_CHUNKS, CHARACTERS = 50, 4
+"""Number of chunks from which a progress bar is shown, and characters of a token, about."""
 
 PROBES = ["A dog runs.", "Someone plays an old guitar in the park while two men are sitting on a bench."]
 """Texts of the probes: a short sentence and a longer one."""
@@ -249,7 +262,7 @@ class SentenceEncoder(nn.Module):
         return self
 
     def _to_device(self, chunk: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {name: values.to(self.device) for name, values in chunk.items()}
+        return {name: to_device(values, self.device) for name, values in chunk.items()}
 
     def checkpoint_layers(self) -> None:
         """Recompute each layer in the backward pass, keeping only its input (gradient checkpointing).
@@ -367,7 +380,7 @@ class SentenceEncoder(nn.Module):
             inputs = self._look_up(rows.chunks)
             vectors = torch.cat([run(*pair) for run, *pair in zip(runs, rows.chunks, inputs, strict=True)])
         else:
-            vectors = embed_chunks(self.embed_chunk, rows.chunks, threaded=False, progress=False)
+            vectors = torch.cat(list(map(Halving(self.embed_chunk), rows.chunks)))
         vectors = rows.arrange(vectors)
         return self.project(vectors) if project else vectors
 
@@ -514,26 +527,71 @@ class SentenceEncoder(nn.Module):
         if not sentences:
             return np.zeros((0, dim or self.dimension), dtype=np.float32)
         chunk_tokens = chunk_tokens or usual_chunk_tokens(self.device.type)
-        with evaluation_mode(self), torch.inference_mode():
-            batch = self.tokenizer.rows(sentences, chunk_tokens, self.denoise_evaluation, self.text_edit)
-            prefix = None
-            if share_prefix and self.causal and self.pooling == "last_token":
-                from sts_lightning.models.compute.shared_prefix import can_share, split_prefix
+        if progress is None:
+            many = sum(map(len, sentences)) >= MANY_CHUNKS * chunk_tokens * CHARACTERS
+            progress = many and Console().is_terminal
+        found: np.ndarray | None = None
+        bar = Progress(transient=True, disable=not progress)
+        with evaluation_mode(self), torch.inference_mode(), bar:
+            task = bar.add_task("Encoding", total=len(sentences))
+            for rows, vectors in to_host(self._embed(sentences, chunk_tokens, share_prefix, normalize, dim)):
+                if found is None:
+                    found = np.empty((len(sentences), vectors.shape[1]), dtype=np.float32)
+                found[rows.numpy()] = vectors.numpy()
+                bar.advance(task, len(rows))
+        assert found is not None
+        return found
 
-                if can_share(self.backbone):
-                    depth = self.backbone.config.num_hidden_layers
-                    prefix, batch = split_prefix(self.backbone, depth, batch, self.device)
+    def _embed(
+        self,
+        sentences: list[str],
+        chunk_tokens: int,
+        share_prefix: bool,
+        normalize: bool,
+        dim: int | None,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Tokenise and embed slices of the sentences; yield the rows of each chunk, and its final vectors."""
+        share: Callable[..., tuple[SharedPrefix | None, TokenizedBatch]] | None = None
+        if share_prefix and self.causal and self.pooling == "last_token":
+            from sts_lightning.models.compute.shared_prefix import can_share, split_prefix
 
-            def embed(chunk: dict[str, Tensor]) -> Tensor:
-                return self.embed_chunk(self._to_device(chunk), prefix=prefix)
+            share = split_prefix if can_share(self.backbone) else None
+        prefix: SharedPrefix | None = None
+        bare: Any = None
 
-            # Reading inner layers registers hooks in the modules, which is not safe in threads.
-            threaded = self.device.type == "cpu" and not self._reads_inner_layers
-            pooled = embed_chunks(embed, batch.chunks, threaded, progress)
-            vectors = self.project(batch.arrange(pooled))[:, :dim]
-            if normalize or (self.normalize and dim is not None):
-                vectors = F.normalize(vectors, dim=-1)
-            return np.asarray(vectors.cpu().numpy())
+        def embed(chunk: dict[str, Tensor]) -> Tensor:
+            chunk = self._to_device(chunk)
+            vectors = self.embed_chunk(chunk, prefix=prefix)
+            return vectors - bare[chunk["baseline"]] if "baseline" in chunk else vectors
+
+        embed_or_halve = Halving(embed)
+        # Reading inner layers registers hooks in the modules, which is not safe in threads.
+        threaded = self.device.type == "cpu" and not self._reads_inner_layers
+        # The texts of a slice have similar lengths, so that chunks are as dense as if all were tokenised at
+        # once; what does not fit into the memory comes first.
+        order = np.argsort([-len(text) for text in sentences], kind="stable")
+        for start in range(0, len(order), SLICE):
+            rows = np.sort(order[start : start + SLICE])
+            texts = [sentences[row] for row in rows]
+            batch = self.tokenizer.rows(texts, chunk_tokens, self.denoise_evaluation, self.text_edit)
+            if share is not None:
+                depth = self.backbone.config.num_hidden_layers
+                prefix, batch = share(self.backbone, depth, batch, self.device)
+            chunks, places = batch.chunks, batch.by_chunk(torch.arange(len(batch.restore)))
+            if batch.baseline is not None:
+                *chunks, last = chunks
+                *places, _ = places
+                bare = embed_or_halve(last)
+                chunks = [
+                    chunk | {"baseline": batch.baseline[place]}
+                    for chunk, place in zip(chunks, places, strict=True)
+                ]
+            embedded = embed_chunks(embed_or_halve, chunks, threaded)
+            for place, pooled in zip(places, embedded, strict=True):
+                vectors = self.project(pooled)[:, :dim]
+                if normalize or (self.normalize and dim is not None):
+                    vectors = F.normalize(vectors, dim=-1)
+                yield torch.from_numpy(rows)[place], vectors
 
     @staticmethod
     def similarity(vectors: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:

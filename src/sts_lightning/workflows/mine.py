@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import track
+from torch.nn.functional import normalize
 
 from sts_lightning.core.errors import DataError
 from sts_lightning.core.text import counted
@@ -17,13 +18,12 @@ from sts_lightning.data.overlap import plain_words
 from sts_lightning.data.readers.row_values import fold
 from sts_lightning.data.tables import SourceCount
 from sts_lightning.evaluation.encoding import Encoder
-from sts_lightning.evaluation.statistics import pair_cosines
-from sts_lightning.evaluation.suites import UnitVectors
+from sts_lightning.evaluation.statistics import pair_cosines, require_finite
 
 log = logging.getLogger(__name__)
 
-SLICE = 50_000
-"""Sentences that are encoded at once; a folder of vectors has them after each, if the command is stopped."""
+PART = 50_000
+"""Pairs whose vectors are copied at once."""
 
 QUERIES, CANDIDATES = 512, 4096
 """Rows of a product of vectors; its 8 MiB stay in the cache of a processor while they are searched."""
@@ -54,7 +54,7 @@ class Rule:
 
 
 def mine(
-    pairs: Sequence[tuple[str, str]], corpus: Sequence[str], encoder: Encoder, dimension: int, rule: Rule
+    pairs: Sequence[tuple[str, str]], corpus: Sequence[str], encoder: Encoder, rule: Rule
 ) -> list[tuple[str, ...]]:
     """Return the pairs with their negatives, the nearest first, without those that have too few.
 
@@ -66,7 +66,6 @@ def mine(
         pairs: Anchors, each with a positive.
         corpus: Further candidates.
         encoder: Encoder of the sentences.
-        dimension: Size of its vectors.
         rule: Which negatives to take.
 
     Raises:
@@ -89,10 +88,10 @@ def mine(
     queries, of_pair = np.unique(members[:, 0], return_inverse=True)
     sizes = (len(pairs), len(queries), len(texts), candidates)
     log.info("%s pairs of %s anchors; %s sentences, %s of them candidates", *(f"{size:,}" for size in sizes))
-    vectors = np.empty((len(texts), dimension), dtype=np.float32)
-    for start in range(0, len(texts), SLICE):
-        vectors[start : start + SLICE] = UnitVectors(encoder).encode(texts[start : start + SLICE])
-    parts = np.array_split(members, len(members) // SLICE + 1)
+    vectors = require_finite(np.asarray(encoder.encode(texts), dtype=np.float32))
+    unit = torch.from_numpy(vectors)
+    normalize(unit, dim=-1, out=unit)  # in place: a second copy may not fit into the memory
+    parts = np.array_split(members, len(members) // PART + 1)
     positives = np.concatenate([pair_cosines(vectors[part[:, 0]], vectors[part[:, 1]]) for part in parts])
     limits = np.full(len(queries), np.inf)
     np.minimum.at(limits, of_pair, positives)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from sts_lightning.core.errors import DataError, TrainingError
+from sts_lightning.evaluation import vector_cache
 from sts_lightning.evaluation.vector_cache import PROBES, CachedVectors
 
 FIRST, SECOND, THIRD = "one text", "another text", "a third"
@@ -45,6 +46,21 @@ def test_a_second_reader_encodes_only_what_is_new(tmp_path: Path) -> None:
     assert (second.looked_up, second.encoded) == (1, 1)
     assert second.encode([]).shape == (0, 7)
     assert len(list((tmp_path / "key").iterdir())) == 2
+
+
+def test_a_command_that_is_stopped_keeps_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopped(Letters):
+        def encode(self, sentences: Sequence[str], /) -> np.ndarray:
+            if THIRD in sentences:
+                raise KeyboardInterrupt
+            return super().encode(sentences)
+
+    monkeypatch.setattr(vector_cache, "SLICE", len(PROBES) + 2)
+    with pytest.raises(KeyboardInterrupt):
+        CachedVectors(Stopped(), tmp_path).encode([FIRST, SECOND, THIRD])
+    encoder = Letters()
+    CachedVectors(encoder, tmp_path).encode([FIRST, SECOND, THIRD])
+    assert encoder.asked == [*PROBES, THIRD]
 
 
 def test_two_at_a_time(tmp_path: Path) -> None:

@@ -1,20 +1,26 @@
-"""Embedding without gradient, in threads."""
+"""Embedding without gradient, in threads and slices."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer
 
+from sts_lightning.models import encoder as module
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.text.tokenizer import SentenceTokenizer, TokenizedBatch
 from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.testing.tiny_decoders import tiny_mistral
+from tests.support.emulated_gpu import emulated_gpu
 from tests.support.families import tiny, write
-from tests.support.sentences import SENTENCES
+from tests.support.sentences import LOWER_CASE, SENTENCES
 
 
 @pytest.fixture(params=[1, 3])
@@ -69,3 +75,64 @@ def test_encode_leaves_mode_threads_and_randomness_alone(threads: int) -> None:
     assert encoder.training
     assert torch.get_num_threads() == threads
     assert torch.equal(torch.get_rng_state(), state)
+
+
+MANY = [f"{text} {number}" for number in range(8) for text in (*SENTENCES, *LOWER_CASE)]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(tiny_bert, projection="always", normalize=True),
+        partial(tiny_bert, template="so: {sentence} !", denoise="pad", denoise_evaluation=True),
+        partial(tiny_mistral, pooling="last_token", template="This sentence : {sentence} means"),
+    ],
+    ids=["projection", "denoise", "prefix"],
+)
+def test_slices_change_nothing(make: Callable[[], SentenceEncoder], monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = make()
+    singly = np.concatenate([encoder.encode([sentence], share_prefix=False) for sentence in MANY])
+    monkeypatch.setattr(module, "SLICE", 7)
+    np.testing.assert_allclose(encoder.encode(MANY, chunk_tokens=60), singly, atol=2e-6)
+
+
+def test_the_first_vector_comes_before_the_second_slice_is_tokenised(
+    encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    rows, embed = SentenceTokenizer.rows, SentenceEncoder.embed_chunk
+
+    def tokenised(tokenizer: SentenceTokenizer, texts: list[str], *rest: Any) -> TokenizedBatch:
+        steps.append(f"{len(texts)} texts")
+        return rows(tokenizer, texts, *rest)
+
+    def embedded(self: SentenceEncoder, *rest: Any, **more: Any) -> torch.Tensor:
+        steps.append("chunk")
+        return embed(self, *rest, **more)
+
+    monkeypatch.setattr(SentenceTokenizer, "rows", tokenised)
+    monkeypatch.setattr(SentenceEncoder, "embed_chunk", embedded)
+    monkeypatch.setattr(module, "SLICE", 20)
+    encoder.encode(MANY[:50], chunk_tokens=10**6)
+    assert steps == ["20 texts", "chunk", "20 texts", "chunk", "10 texts", "chunk"]
+
+
+def test_a_gpu_holds_one_slice_and_never_waits_within(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_bert(dropout=0.0)
+    texts = [f"{number % 97} words" for number in range(600)]
+    expected = encoder.encode(texts)
+    monkeypatch.setattr(module, "SLICE", 50)
+    peaks = []
+    with emulated_gpu() as gpu:
+        encoder.to("cuda")
+        for count in (100, 600):
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            gpu.recording = True
+            vectors = encoder.encode(texts[:count], chunk_tokens=200)
+            gpu.recording = False
+            peaks.append(torch.cuda.max_memory_allocated() - before)
+            np.testing.assert_allclose(vectors, expected[:count], atol=1e-6)
+        assert {line.partition(":")[0] for line in gpu.synchronisations} == {"an event"}
+        assert len(gpu.synchronisations) <= 2  # for the last vectors of each call
+    assert peaks[1] <= 1.1 * peaks[0]

@@ -64,7 +64,7 @@ Pairs = list[tuple[str, str]]
 
 def rows(pairs: Pairs, corpus: Sequence[str] = (), **rule: Any) -> list[tuple[str, ...]]:
     usual = {"negatives": 1, "range_min": 0, "range_max": None, "relative_margin": 0.05, "max_score": None}
-    return mine(pairs, corpus, Angles(), 2, Rule(**usual | rule))
+    return mine(pairs, corpus, Angles(), Rule(**usual | rule))
 
 
 SHARED = [
@@ -96,11 +96,10 @@ def test_negatives_of_an_anchor_with_several_positives(
     assert rows(SHARED, **rule)[:2] == [(*SHARED[0], *negatives), (*SHARED[1], *negatives)]
 
 
-def test_each_distinct_sentence_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLICE", 3)
+def test_each_distinct_sentence_is_encoded_once() -> None:
     encoder = Angles()
     pairs = [("a 0", "b 20"), ("A 0", "b 20?"), ("c 90", "d 100")]
-    mined = mine(pairs, ["D 100", "e 140"], encoder, 2, Rule(1, 0, None, 0.05, None))
+    mined = mine(pairs, ["D 100", "e 140"], encoder, Rule(1, 0, None, 0.05, None))
     assert encoder.asked == ["b 20", "d 100", "e 140", "a 0", "c 90"]
     assert mined == [("a 0", "b 20", "d 100"), ("A 0", "b 20?", "d 100"), ("c 90", "d 100", "e 140")]
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import torch
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor, nn
 
 from sts_lightning.core.errors import MemoryShortageError
@@ -24,8 +23,8 @@ CPU_CHUNK_TOKENS = 1024
 GPU_CHUNK_TOKENS = 32768
 """Default chunk size on a GPU, in tokens with padding."""
 
-MANY_CHUNKS = 50
-"""Number of chunks from which a progress bar is shown."""
+SLICE = 8192
+"""Number of texts that are tokenised at once: more would wait for no gain, and fill the memory."""
 
 SIGNS = (
     "can't allocate memory",
@@ -58,9 +57,9 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
 
 
 def embed_chunks(
-    embed: Callable[[Chunk], Tensor], chunks: Sequence[Chunk], threaded: bool, progress: bool | None = None
-) -> Tensor:
-    """Embed chunks one after the other, or in threads of one core each; in halves where memory runs out.
+    embed: Callable[[Chunk], Tensor], chunks: Sequence[Chunk], threaded: bool
+) -> Iterator[Tensor]:
+    """Yield the vectors of each chunk in order, computed one after the other, or in threads of one core each.
 
     A transformer's many small operations gain more from a thread for each chunk than from splitting each of
     them among the threads.
@@ -69,23 +68,10 @@ def embed_chunks(
         embed: Function from a chunk of n rows to vectors, (n, D).
         chunks: Padded chunks of token ids.
         threaded: Whether to run chunks in parallel on the CPU.
-        progress: Whether to show a progress bar; by default in a terminal if there are many chunks.
-
-    Returns:
-        Vectors of all rows in the order of the chunks, (N, D).
-
-    Raises:
-        MemoryShortageError: Memory does not suffice for one row.
     """
-    embed = Halving(embed)
-    vectors = _in_threads(embed, chunks) if threaded and len(chunks) > 1 else map(embed, chunks)
-    if progress is None:
-        progress = len(chunks) >= MANY_CHUNKS and Console().is_terminal
-    shown = track(vectors, "Encoding", len(chunks), disable=not progress, transient=True)
-    return torch.cat(list(shown))
-
-
-def _in_threads(embed: Callable[[Chunk], Tensor], chunks: Sequence[Chunk]) -> Iterator[Tensor]:
+    if not threaded or len(chunks) < 2:
+        yield from map(embed, chunks)
+        return
     threads = torch.get_num_threads()
     inference = torch.inference_mode()(embed)  # the mode belongs to a thread, and new threads start without
     try:
@@ -93,6 +79,34 @@ def _in_threads(embed: Callable[[Chunk], Tensor], chunks: Sequence[Chunk]) -> It
             yield from executor.map(inference, chunks)
     finally:
         torch.set_num_threads(threads)
+
+
+def to_device(values: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor of the host to a device; the host does not wait for what a GPU is computing."""
+    if device.type != "cuda":
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)
+
+
+def to_host(parts: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield rows and their vectors in order, with the vectors on the host.
+
+    Those of a GPU come once they have arrived; meanwhile it gets its next work.
+    """
+    late: deque[tuple[Tensor, Tensor, torch.cuda.Event]] = deque()
+    for rows, vectors in parts:
+        if vectors.device.type != "cuda":
+            yield rows, vectors.cpu()
+            continue
+        arrived = vectors.to("cpu", non_blocking=True)  # into pinned memory
+        event = torch.cuda.Event()
+        event.record()
+        late.append((rows, arrived, event))
+        while late and late[0][2].query():
+            yield late.popleft()[:2]
+    for rows, arrived, event in late:
+        event.synchronize()
+        yield rows, arrived
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache
 
+from sts_lightning.models.compute.inference import to_device
 from sts_lightning.models.loading.backbone import plain
 from sts_lightning.models.text.tokenizer import TokenizedBatch
 
@@ -69,7 +70,7 @@ def split_prefix(
     length = _common_length(rows)
     if length == 0:
         return None, rows
-    ids = rows.chunks[0]["input_ids"][:1, :length].to(device)
+    ids = to_device(rows.chunks[0]["input_ids"][:1, :length], device)
     # The model's own choice of cache drops the keys outside a sliding window, to which the tokens next to the
     # prefix still attend; the mask of each layer hides them from later tokens.
     cache: Any = DynamicCache()
