@@ -1,16 +1,20 @@
-"""What makes two runs the same: the settings that affect the result, and a hash of them."""
+"""What makes two runs the same: the settings that affect the result, and the content of the user's files."""
 
 from __future__ import annotations
 
 import copy
+import functools
+import glob
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from sts_lightning.config.build import plain
+from sts_lightning.config.check import flat
 
 VOLATILE = ("hydra", "data_root", "shared", "papers", "cache_dir", "auxiliary.cache_dir")
 """Keys, also dotted ones, that do not affect the result of a run; ``papers`` names settings that do."""
@@ -26,9 +30,22 @@ DIVISION = (
 A resumed run may have others. With dropout, micro batches of another size draw other masks.
 """
 
+OBSERVING = (
+    "logger",
+    "data.num_workers",
+    "trainer.log_every_n_steps",
+    "trainer.save_every",
+    "trainer.keep_every",
+    "callbacks.rank_monitor",
+)
+"""Settings and groups that record a run, and leave its weights and scores as they are."""
+
+FILES = ("path", "dev_path", "test_path", "test")
+"""Settings that may name files of the user's, at the top level, in ``data`` or in a part of joint data."""
+
 
 def configuration_hash(cfg: DictConfig, named: bool = True) -> str:
-    """Return a hash of the settings that define a run.
+    """Return a hash of the settings that define a run and affect its result; see `affecting`.
 
     Args:
         cfg: Composed configuration, its interpolations not resolved: several settings contain the data root.
@@ -39,8 +56,75 @@ def configuration_hash(cfg: DictConfig, named: bool = True) -> str:
         for key in ("data_root",) if named else ("data_root", "name"):
             if key in cfg:
                 cfg[key] = ""
-    text = json.dumps(defining(cfg), sort_keys=True, default=str)
+    text = json.dumps(affecting(flat(defining(cfg))), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def affecting(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that affect the result: without `DIVISION` and `OBSERVING`.
+
+    A run of several stages keeps its division, since it cannot be resumed with another one.
+
+    Args:
+        settings: Settings of a run by dotted key.
+    """
+    free = {*OBSERVING, *DIVISION}
+    if any(key.startswith("stages.") for key in settings):
+        free -= set(DIVISION)
+    if settings.get("trainer.official_gather") is True:  # a W-th of the gradient with W processes
+        free -= {"trainer.devices", "trainer.num_nodes"}
+    # Regularisers follow the phases that the monitor finds, and other callbacks its ranks.
+    watched = (str(value).startswith("rank/") for key, value in settings.items() if key[:9] == "callbacks")
+    if settings.get("regularizer._target_") or any(watched):
+        free -= {"callbacks.rank_monitor"}
+    return {
+        key: value
+        for key, value in settings.items()
+        if key not in free and not key.startswith(tuple(f"{group}." for group in free))
+    }
+
+
+def file_digests(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return a digest of the content of the files that each of `FILES` names, by dotted key.
+
+    What is not on this machine, such as a data set of the hub, has none.
+
+    Args:
+        settings: Settings of a run as plain values.
+    """
+    data = settings.get("data") or {}
+    nodes = {"": settings, "data.": data}
+    for name, part in (data.get("parts") or {}).items():
+        if isinstance(part, Mapping):
+            nodes[f"data.parts.{name}."] = part
+    digests = {}
+    for prefix, node in nodes.items():
+        for key in FILES:
+            named = node.get(key)
+            files = list(_find([named] if isinstance(named, str) else named or ()))
+            if files:
+                text = "".join(_digest(path, *_version(path)) for path in files)
+                digests[f"{prefix}{key}"] = hashlib.sha256(text.encode()).hexdigest()
+    return digests
+
+
+def _find(names: Iterable[Any]) -> Iterable[Path]:
+    for name in map(str, names):
+        # Path.glob takes no absolute pattern
+        found = [name] if Path(name).exists() else sorted(glob.glob(name, recursive=True))  # noqa: PTH207
+        for path in map(Path, found):
+            yield from sorted(filter(Path.is_file, path.rglob("*"))) if path.is_dir() else [path]
+
+
+def _version(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns
+
+
+@functools.cache  # the jobs of a sweep have files in common
+def _digest(path: Path, size: int, modified: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def defining(cfg: DictConfig) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -21,8 +21,8 @@ from sts_lightning.data.collate import JointCollator, Prepare, ViewCollator
 from sts_lightning.data.data_set import DataSet, column_views
 from sts_lightning.data.files import summary
 from sts_lightning.data.loader import PartRows, ResumableLoader
-from sts_lightning.data.readers.sts_sets import tables_of, text_found
-from sts_lightning.data.tables import SCORE_RANGE, hash_tables
+from sts_lightning.data.readers.sts_sets import hashes_of, tables_of, text_found
+from sts_lightning.data.tables import SCORE_RANGE, hash_pairs, hash_tables
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,7 @@ class DataModule(pl.LightningDataModule):
         published_rows: See `DataSet`.
         train, dev, tests: Training table, dev table and test tasks; filled by `setup`.
         splits: What each part has read; set by `setup`.
+        digest_files: Returns digests of the user's files by setting.
         counts: Rows read and dropped, by source; set by `setup`.
         sources: Those of the training examples among them.
         rows: Rows of each part, and how they are drawn; set by `setup`.
@@ -87,6 +88,7 @@ class DataModule(pl.LightningDataModule):
         self.num_workers = num_workers
         self.epoch_batches: int | None = None
         self.batches_ahead = 0
+        self.digest_files: Callable[[], dict[str, str]] = dict
         self._loaded = False
         self._prepare: tuple[Prepare[Any], Prepare[Any]] | None = None
 
@@ -101,6 +103,7 @@ class DataModule(pl.LightningDataModule):
         """
         if self._loaded:
             return
+        self._files = self.digest_files()  # before they are read: an edit during the run is another content
         splits = self.data_set.read()
         self.train, self.dev, self.tests = splits.train, splits.dev, splits.tests
         self.sources, self.counts = splits.counts, [*splits.counts, *splits.other_counts]
@@ -168,6 +171,16 @@ class DataModule(pl.LightningDataModule):
     @cached_property
     def _tables(self) -> str:
         return hash_tables([self.train, self.dev])
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Hashes of the training examples, the dev pairs, each test task and the user's files."""
+        return {
+            "train": hash_tables([self.train]),
+            "dev": hash_pairs([self.dev]),
+            "tests": hashes_of(self.tests),
+            "files": self._files,
+        }
 
     @property
     def text(self) -> TextFound | None:

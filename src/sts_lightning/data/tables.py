@@ -106,6 +106,19 @@ def hash_tables(tables: Iterable[Dataset]) -> str:
     return digest.hexdigest()
 
 
+def hash_pairs(tables: Iterable[Dataset]) -> str:
+    """Return a hash of scored pairs: their sentences, and the order of their scores.
+
+    The scale of the scores is left out: training maps those of a user to [0, 5], and `eval.py` does not.
+    """
+    digest = hashlib.sha256()
+    for table in tables:
+        order = np.unique(gold_of([table]), return_inverse=True)[1].tolist()
+        texts = [values_of(table, name) for name in table.column_names if name != "label"]
+        digest.update(repr((*texts, order)).encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()
+
+
 def gold_of(tables: Iterable[Dataset]) -> np.ndarray:
     """Return the scores of tables, one after another, as float64."""
     return np.concatenate([np.asarray(values_of(table, "label"), dtype=np.float64) for table in tables])

@@ -52,6 +52,7 @@ def how_scored(encoder: SentenceEncoder, data: DataModule, cfg: DictConfig) -> d
         **encoder.evaluation_text,
         "senteval_text": data.text,
         "data": [asdict(count) | {"kept": count.kept} for count in data.counts],
+        "content": data.content,
     }
 
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from sts_lightning.core.errors import CheckpointError, TrainingError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.predictions import comparable_predictions
+from sts_lightning.runs.predictions import check_same_texts, comparable_predictions
 
 
 class Correlations(TypedDict):
@@ -94,9 +94,9 @@ def compare(
         CheckpointError: A run has no predictions, or they are on other pairs, or its scores are not
             correlations over all pairs of a test set.
     """
-    ours, theirs = (
-        [comparable_predictions(RunFolder(run).last_stage()) for run in runs] for runs in (first, second)
-    )
+    folders = [[RunFolder(run).last_stage() for run in runs] for runs in (first, second)]
+    ours, theirs = ([comparable_predictions(run) for run in runs] for runs in folders)
+    check_same_texts([*folders[0], *folders[1]])
     try:
         difference = paired_difference(theirs, ours, resamples)
     except ValueError as error:

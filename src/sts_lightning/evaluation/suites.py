@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from sts_lightning.data.readers.classification import (
     load_transfer_tasks,
 )
 from sts_lightning.data.readers.row_values import check_score_range
-from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask, load_sts_tasks, text_found
+from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask, hashes_of, load_sts_tasks, text_found
 from sts_lightning.evaluation.deployed import score_deployed
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb import MTEBScore, evaluate_mteb, find_mteb_tasks
@@ -57,11 +57,13 @@ class Suite:
         score: Scores an encoder on them.
         text: Text of the sentences of STS12-16, STS-B and SICK, if the suite has some of these.
         tables: Scored pairs of the suite ``sts``.
+        hashes: Hashes of the pairs of each of its tasks.
     """
 
     score: Score
     text: TextFound | None = None
     tables: Sequence[Dataset] = ()
+    hashes: Mapping[str, str] = field(default_factory=dict)
 
 
 class UnitVectors:
@@ -157,7 +159,7 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
         ranks = {"rank": rank_tasks(tasks, vectors)} if cfg.rank else {}
         return {**result} | ({"deployed": deployed} if deployed else {}) | ranks, spearman_row(result)
 
-    return Suite(score, text_found(tables), tables)
+    return Suite(score, text_found(tables), tables, hashes_of(tasks))
 
 
 def _ranks(tasks: Sequence[STSTask]) -> Suite:

@@ -48,7 +48,8 @@ class System:
         clean: Averages of these on the test pairs that occur in no public training set.
         ranks: History rows with ranks, of each run with a `RankMonitor`.
         settings: In words, of each finished run: how dev and test sentences were read (``evaluation``), the
-            dev pairs that ``selected`` the reported weights, how these were trained (``training``), ``seed``.
+            dev pairs that ``selected`` the reported weights, how these were trained (``training``), ``seed``,
+            and the ``version`` of the package that made its scores.
         trained_on: Data of the stages of each finished run.
     """
 
@@ -265,11 +266,15 @@ def rank_summary(rows: Sequence[Mapping[str, float]]) -> dict[str, float | None]
 
 
 def _settings(details: Mapping[str, Any]) -> dict[str, str]:
-    evaluation, training = evaluation_text(details), details.get("training", {})
+    training = details.get("training", {})
+    made = {
+        "evaluation": evaluation_text(details),
+        "version": str(details.get("versions", {}).get("sts-lightning", UNKNOWN)),
+    }
     if training is None:
-        return {"evaluation": evaluation, "training": UNTRAINED, "seed": UNTRAINED}
+        return {**made, "training": UNTRAINED, "seed": UNTRAINED}
     seed = str(details.get("seed", UNKNOWN))
-    return {"evaluation": evaluation, "training": in_words(training, *MODEL_SETTINGS), "seed": seed}
+    return {**made, "training": in_words(training, *MODEL_SETTINGS), "seed": seed}
 
 
 def selection_text(settings: Mapping[str, Any]) -> str:

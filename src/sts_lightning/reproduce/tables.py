@@ -217,6 +217,7 @@ def setting_notes(collected: Collected) -> list[str]:
         "selected": "Dev pairs that select the weights",
         "training": "Training",
         "seed": "Seeds",
+        "version": "Versions of sts-lightning",
     }
     text = []
     for name, words in named.items():
@@ -225,6 +226,8 @@ def setting_notes(collected: Collected) -> list[str]:
             values = [value for value in system.setting(name) if (name, value) != ("selected", UNTRAINED)]
             for value in [", ".join(values)] if name == "seed" and values else values:
                 rows.setdefault(value, []).append(system.name)
+        if name == "version" and len(rows) == 1:
+            continue
         if len(rows) == 1:
             text.append(f"{words}: {next(iter(rows))}.")
         elif rows:
@@ -238,7 +241,7 @@ log = logging.getLogger(__name__)
 CSV_COLUMNS = (
     *("system", "source", "column", "value", "std", "low", "high", "runs", "planned"),
     *("trained_on", "other_data", "row", "why"),
-    *("evaluation", "training", "seed"),
+    *("evaluation", "training", "seed", "version"),
 )
 
 TEX = str.maketrans(
@@ -308,7 +311,8 @@ def csv_text(collected: Collected) -> str:
     A missing value is empty. A published value names the model that it belongs to. ``low`` and ``high``
     bound the interval over test pairs; ``other_data`` says if a run was trained on other data than published
     (``yes``, ``no`` or ``unknown``). ``row`` says whether a system ``runs`` or is ``cited``, and ``why`` it
-    is cited. ``evaluation``, ``training`` and ``seed`` are the settings of its runs. The column `CLEAN` is
+    is cited. ``evaluation``, ``training`` and ``seed`` are the settings of its runs, ``version``
+    that of the package. The column `CLEAN` is
     there where runs have predictions of the published sets.
     """
     text = io.StringIO()
@@ -328,7 +332,10 @@ def csv_text(collected: Collected) -> str:
             "planned": system.planned,
             "trained_on": trained_on(system),
             "other_data": _other_data(system),
-            **{name: " / ".join(system.setting(name)) for name in ("evaluation", "training", "seed")},
+            **{
+                name: " / ".join(system.setting(name))
+                for name in ("evaluation", "training", "seed", "version")
+            },
         }
         for column in collected.columns:
             interval = collected.intervals.get(system.name, {}).get(column)

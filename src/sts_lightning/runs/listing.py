@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import logging
@@ -19,16 +20,15 @@ from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table
 
-from sts_lightning.config.build import takes
 from sts_lightning.config.check import flat, shown
-from sts_lightning.config.identity import without_volatile
+from sts_lightning.config.identity import affecting, without_volatile
 from sts_lightning.config.trust import stage_folders
 from sts_lightning.core.errors import CheckpointError, UserError
 from sts_lightning.core.files import write_atomic
 from sts_lightning.core.text import counted
 from sts_lightning.data.files import short_names
 from sts_lightning.runs.folder import RunFolder, State, check_distinct
-from sts_lightning.runs.metrics import RunMetrics, evaluation_text
+from sts_lightning.runs.metrics import UNKNOWN, RunMetrics, evaluation_text
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,13 @@ class ListedRun:
     def seed(self) -> Any:
         """Random seed; None for an evaluation."""
         return self.settings.get("seed")
+
+    @property
+    def content(self) -> str:
+        """Short hash of the rows that it was trained and scored on; empty if that is not known."""
+        content = {} if self.metrics is None else self.metrics.content
+        rows = {key: value for key, value in content.items() if key != "files"}
+        return hashlib.sha256(_as_json(rows).encode()).hexdigest()[:8] if rows else ""
 
     def value(self, column: str) -> float | None:
         """Return a score, ``minutes`` or ``GB``; None where it is unknown."""
@@ -131,10 +138,15 @@ def _defining(folder: RunFolder) -> dict[str, Any]:
     """
     settings = flat(without_volatile(folder.settings()))
     seed, unread = settings.get("seed"), ("model.", "prompt.") if settings.get("ckpt") else ()
+
+    def follows(key: str) -> bool:
+        own_split = f"{key.removesuffix('seed')}dev_fraction" in settings
+        return key.endswith(".seed") and settings[key] == seed and not own_split
+
     return {
         key: value
         for key, value in settings.items()
-        if key != "name" and not (key.endswith(".seed") and value == seed) and not key.startswith(unread)
+        if key != "name" and not follows(key) and not key.startswith(unread)
     }
 
 
@@ -192,15 +204,26 @@ class Group:
 def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
     """Group finished runs that differ in the seed alone; runs that start from such runs count as the same.
 
+    Settings that leave the result as it is may differ (`affecting`). The runs of a group were trained and
+    scored on the same rows; where groups differ in these alone, their settings have a ``content``.
+
     Args:
         runs: The runs.
         apart: Whether each run remains a separate group.
     """
     known = {str(run.folder.path.resolve()): run.settings for run in runs}
-    by_key: dict[str, list[ListedRun]] = defaultdict(list)
-    for index, run in enumerate(runs):
-        alone = apart or run.metrics is None or run.seed is None
-        by_key[str(index) if alone else _as_json(_without_seed(run.settings, known))].append(run)
+    same = [_as_json(_without_seed(run.settings, known)) for run in runs]
+    contents: dict[str, set[str]] = defaultdict(set)
+    for run, key in zip(runs, same, strict=True):
+        if run.content and run.seed is not None:
+            contents[key].add(run.content)
+    by_key: dict[tuple[object, ...], list[ListedRun]] = defaultdict(list)
+    of: dict[RunFolder, str] = {}
+    for index, (run, key) in enumerate(zip(runs, same, strict=True)):
+        alone = run.metrics is None or run.seed is None
+        if len(contents[key]) > 1 and not alone:  # if there is one, it may be that of all
+            of[run.folder] = run.content or UNKNOWN
+        by_key[(index,) if alone or apart else (key, of.get(run.folder))].append(run)
     groups = list(by_key.values())
     compared = [
         {
@@ -208,13 +231,14 @@ def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
             for key, value in group[0].settings.items()
             if (apart or key != "seed") and len({_as_json(run.settings.get(key)) for run in group}) == 1
         }
+        | ({"content": of[group[0].folder]} if group[0].folder in of else {})
         for group in groups
     ]
     return [Group(group, settings) for group, settings in zip(groups, distinguishing(compared), strict=True)]
 
 
 def _without_seed(settings: Settings, known: Mapping[str, Settings], depth: int = 3) -> dict[str, Any]:
-    same = {key: value for key, value in settings.items() if key != "seed"}
+    same = {key: value for key, value in affecting(settings).items() if key != "seed"}
     start = settings.get("init_from")
     before = known.get(str(Path(start).resolve())) if isinstance(start, str) else None
     if before is not None and depth:
@@ -309,22 +333,28 @@ def best_on_dev(runs: Sequence[ListedRun]) -> ListedRun:
     scored = [(score, run) for run in runs if (score := run.value("dev")) is not None]
     if not scored:
         raise UserError("no run has finished with a dev score.")
-    dev_sets = sorted({str(_dev_pairs(run.settings)) for _, run in scored})
-    if len(dev_sets) > 1:
-        raise UserError(
-            f"--best would compare scores on different dev pairs ({', '.join(dev_sets)}).",
-            hint="Choose runs by --where, as in --where dev=stsb.",
-        )
+    dev = {str(run.folder.path): run.metrics.content.get("dev") for _, run in scored if run.metrics}
+    _check_pairs(
+        "--best", dev, "Choose runs by --where, or train them on one dev split (data.dev_path, data.seed)."
+    )
     return max(scored, key=lambda pair: pair[0])[1]
 
 
-def _dev_pairs(settings: Settings) -> object:
-    """Return what decides the dev pairs of a run: a file, the choice ``dev``, or else the training data."""
-    if settings.get("data.dev_path"):
-        return settings["data.dev_path"]
-    if takes(settings.get("data._target_"), "dev"):
-        return settings.get("dev")
-    return " ".join(str(settings[key]) for key in ("data._target_", "path") if settings.get(key))
+def _check_pairs(what: str, pairs: Mapping[str, object], hint: str) -> None:
+    """Reject scores of different pairs.
+
+    Args:
+        what: What they are for.
+        pairs: Hash of the pairs of each run, by its name; None if it is not known.
+        hint: What to do instead.
+    """
+    names: dict[object, str] = {}
+    for name, pair in pairs.items():
+        if pair is not None:
+            names.setdefault(_as_json(pair), name)
+    if len(names) > 1:
+        first, second, *_ = names.values()
+        raise UserError(f"{what}: {first} and {second} have scores of different pairs.", hint=hint)
 
 
 def print_groups(groups: Sequence[Group], scores: Sequence[str], folder: Path) -> None:
@@ -389,6 +419,9 @@ def mean_scores(folders: Sequence[Path]) -> dict[str, dict[str, float]]:
         raise UserError(
             f"the runs were evaluated differently ({ways}).", hint="Evaluate them alike with eval.py."
         )
+    for kind in ("dev", "tests"):
+        pairs = {name: results.content.get(kind) for name, results in metrics.items()}
+        _check_pairs(f"mean of {kind}", pairs, "Evaluate them on the same pairs with eval.py.")
     _warn_of_repeats(runs)
     all_scores = list(rows.values())
     by_task = {task: [scores[task] for scores in all_scores] for task in all_scores[0]}

@@ -91,6 +91,15 @@ class Averaged(TypedDict):
     share: float
 
 
+class Content(TypedDict, total=False):
+    """Hashes of what a run has read, as stored: rows, and the user's files by setting."""
+
+    train: str
+    dev: str
+    tests: dict[str, str]
+    files: dict[str, str]
+
+
 class Contents(TypedDict, total=False):
     """Types of the entries that this project reads back, all of which may be absent; others are free."""
 
@@ -104,6 +113,7 @@ class Contents(TypedDict, total=False):
     step: Count | None
     rank: Average | None
     data: list[dict[str, Any]] | None
+    content: Content
     trained_on: list[TrainingCount | None]
     wall_seconds: Amount | None
     earlier: list[Cost] | None
@@ -132,6 +142,19 @@ class RunMetrics:
             return float(self.dev["spearman"])
         assert self.test is not None  # checked when the file was read
         return float(self.test["average"])
+
+    @property
+    def content(self) -> Content:
+        """Hashes of what the run has read; empty for one of an earlier version."""
+        content: Content = self.details.get("content") or {}
+        return content
+
+    @property
+    def scored_pairs(self) -> str | None:
+        """What `score` is of: a hash of the dev pairs, or those of the test tasks; None if unknown."""
+        if self.dev is not None:
+            return self.content.get("dev")
+        return json.dumps(tests, sort_keys=True) if (tests := self.content.get("tests")) else None
 
     @property
     def scores(self) -> dict[str, float]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.files import write_atomic
-from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.readers.sts_sets import STSTask, hashes_of
 from sts_lightning.data.tables import gold_of
 from sts_lightning.runs.folder import RunFolder, no_run
 
@@ -18,7 +18,9 @@ MOST = 1.001
 
 
 def save_predictions(run: RunFolder, tasks: Sequence[STSTask], cosines: Sequence[np.ndarray]) -> None:
-    """Write the arrays ``<task>/cosine`` and ``<task>/gold``, one subset after another.
+    """Write the arrays ``<task>/cosine`` and ``<task>/gold``, one subset after another, and ``<task>/pairs``.
+
+    The last one is the hash of the task's pairs (`hash_pairs`).
 
     Args:
         run: Run folder.
@@ -26,7 +28,7 @@ def save_predictions(run: RunFolder, tasks: Sequence[STSTask], cosines: Sequence
         cosines: Cosines of the pairs of each subset of each task, in order.
     """
     remaining = iter(cosines)
-    arrays = {}
+    arrays = {f"{name}/pairs": np.array(digest) for name, digest in hashes_of(tasks).items()}
     for task in tasks:
         tables = list(task.subsets.values())
         arrays[f"{task.name}/cosine"] = np.concatenate([next(remaining) for _ in tables])
@@ -80,6 +82,30 @@ def comparable_predictions(run: RunFolder) -> dict[str, tuple[np.ndarray, np.nda
             hint="Evaluate it with aggregate=all.",
         )
     return predictions
+
+
+def check_same_texts(runs: Sequence[RunFolder]) -> None:
+    """Reject runs whose predictions are on other texts or scores under the same name of a task.
+
+    What another version of the package predicted may have no hash, and is not checked. STS12-16, STS-B and
+    SICK have two texts of the same pairs (``senteval_text``), which may be compared.
+
+    Raises:
+        CheckpointError: The content of a test file has changed between two of them.
+    """
+    known: dict[tuple[str, object], tuple[str, RunFolder]] = {}
+    for run in runs:
+        text = run.metrics().details.get("senteval_text") if run.metrics_file.is_file() else None
+        with np.load(run.predictions_file) as archive:
+            hashes = {name.removesuffix("/pairs"): archive[name] for name in archive if name[-6:] == "/pairs"}
+        for task, digest in hashes.items():
+            first, other = known.setdefault((task, text), (str(digest), run))
+            if first != str(digest):
+                raise CheckpointError(
+                    f"{other.name} and {run.name} were scored on different pairs under the name {task}: its "
+                    "file was changed in between.",
+                    hint="Evaluate both on the same file with eval.py, and compare these evaluations.",
+                )
 
 
 def _check_arrays(cosines: np.ndarray, gold: np.ndarray, where: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import flat, path_override
-from sts_lightning.config.identity import DIVISION, without_volatile
+from sts_lightning.config.identity import DIVISION, affecting, file_digests, without_volatile
 from sts_lightning.config.trust import read_settings
 from sts_lightning.core.errors import ConfigError, FinishedRunError
 from sts_lightning.runs.folder import RunFolder, State, no_run
@@ -71,6 +71,14 @@ def check_resumable(folder: RunFolder) -> State:
     return state
 
 
+def beside_resume(folder: RunFolder) -> tuple[str, ...]:
+    """Return the settings that a command may have besides ``resume``: those that leave the result as it is.
+
+    Each stage of several has a batch size of its own, so that one division would not suit them.
+    """
+    return ("data_root",) if folder.has_stages else ("data_root", *DIVISION)
+
+
 def train_on(folder: RunFolder) -> str:
     """Return how a finished run, which cannot be resumed, is trained further."""
     start = shlex.quote(path_override("init_from", folder.name))
@@ -80,7 +88,7 @@ def train_on(folder: RunFolder) -> str:
 def check_same(folder: RunFolder, composed: DictConfig) -> None:
     """Reject a configuration that differs from the one of the run started in a folder.
 
-    The location of the data, the display of errors and the division of a batch (`DIVISION`) are ignored.
+    The location of the data and what leaves the result as it is (see `affecting`) are ignored.
 
     Args:
         folder: Run folder in the state ``started``.
@@ -115,7 +123,31 @@ def _compared(mapping: Mapping[str, Any], stages: bool) -> dict[str, Any]:
             for name, stage in mapping.items()
             for key, value in _compared(stage, False).items()
         }
-    return {key: value for key, value in defining_leaves(mapping).items() if key not in DIVISION}
+    return affecting(defining_leaves(mapping))
+
+
+def check_files(folder: RunFolder) -> None:
+    """Reject results that were made from another content of the user's files than they have now.
+
+    A file that is gone is not compared, nor the results of a version that kept no digests.
+
+    Args:
+        folder: Run folder; of a run of several stages, those that have finished are checked.
+
+    Raises:
+        ConfigError: A file has changed; the message names its setting and the folder.
+    """
+    for run in folder.stages() or [folder]:
+        known = run.metrics().content.get("files") if run.metrics_file.is_file() else None
+        now = file_digests(run.settings()) if known else {}
+        changed = [key for key, digest in (known or {}).items() if now.get(key, digest) != digest]
+        if changed:
+            raise ConfigError(
+                f"{run.name} has the results of another content of {', '.join(changed)}: the files have "
+                "changed since.",
+                key=changed[0],
+                hint="Take another name=..., or remove the folder to run it again.",
+            )
 
 
 def begin_again(folder: RunFolder) -> None:

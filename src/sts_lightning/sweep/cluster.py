@@ -131,7 +131,7 @@ def _update(job: Job, handle: Handle, stages: Mapping[Path, Job]) -> None:
     except UserError as error:
         job.state, job.problem = "failed", str(error)
         return
-    for name in ("state", "score", "seconds", "problem"):
+    for name in ("state", "score", "pairs", "seconds", "problem"):
         setattr(job, name, getattr(result, name))
 
 

@@ -5,6 +5,7 @@ What a job gets on a cluster is set in ``conf/hydra/launcher/slurm.yaml`` and ``
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 
@@ -143,7 +144,7 @@ class Pool:
         taken, self._free = self._free[:need], self._free[need:]
         self._running += 1
         self._on_cpu += not need
-        variables = {"OMP_NUM_THREADS": str(self._threads)}
+        variables = {"OMP_NUM_THREADS": str(min(self._threads, _allowed_threads()))}
         if self.gpus:  # a job on the CPU must not use the GPU of another
             variables["CUDA_VISIBLE_DEVICES"] = ",".join(taken)
         return Resources(variables, tuple(taken))
@@ -153,6 +154,12 @@ class Pool:
         self._free += resources.gpus
         self._running -= 1
         self._on_cpu -= not resources.gpus
+
+
+def _allowed_threads() -> float:
+    """Return the limit that the user has set, which may name one for each level of nesting."""
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(given) if given.isdecimal() and int(given) else math.inf
 
 
 def visible_gpus() -> list[str]:

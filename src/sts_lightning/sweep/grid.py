@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,12 +16,16 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from sts_lightning.config.build import plain
 from sts_lightning.config.compose import Compose, compose_stages, explain, job_config, share_stages
-from sts_lightning.config.identity import VOLATILE
+from sts_lightning.config.identity import DIVISION, OBSERVING, VOLATILE
 from sts_lightning.config.options import options
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.gpu_pool import demand_of, largest
 from sts_lightning.sweep.job import Job, job_folder, job_trust
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,7 @@ class Grid:
             job.trust = job_trust(composed, overrides, self._whole)
             with job_config(composed):
                 configs = self._configs(job, composed)
+                _warn_of_missing(job.run_folder, composed)
             self.jobs[folder] = ComposedJob(job, composed, configs)
         return job
 
@@ -129,13 +135,23 @@ class Grid:
 
 def _check_equal(first: DictConfig, second: DictConfig) -> None:
     """Reject jobs of one folder that differ in a setting outside its identity: the second would not run."""
-    for key in VOLATILE:
-        values = [OmegaConf.select(cfg, key) for cfg in (first, second)]
+    for key in (*VOLATILE, *OBSERVING, *DIVISION):
+        values = [plain(OmegaConf.select(cfg, key)) for cfg in (first, second)]
         if key != "hydra" and values[0] != values[1]:
             raise ConfigError(
                 f"{key} has two values in the sweep, {values[0]} and {values[1]}, but both would be one run; "
                 "give it one value.",
                 key=key,
+            )
+
+
+def _warn_of_missing(run: RunFolder, composed: DictConfig) -> None:
+    """Say what a finished run has not recorded, since the setting that asks for it is new."""
+    for key in ("trainer.keep_every", "callbacks.rank_monitor"):
+        asked = OmegaConf.select(composed, key) is not None and not run.has_stages and run.finished
+        if asked and OmegaConf.select(OmegaConf.create(run.settings()), key) is None:
+            log.warning(
+                "WARNING: %s has finished without %s; another name=... trains it again.", run.name, key
             )
 
 

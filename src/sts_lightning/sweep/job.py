@@ -26,9 +26,10 @@ from sts_lightning.core.errors import FinishedRunError, RunningElsewhereError, U
 from sts_lightning.core.hardware import NUMBERS
 from sts_lightning.core.signals import KILL, PARENT
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.state import beside_resume, check_files
 
 PATIENCE = 60.0
-"""Seconds that a job has to save its state once the user stops the sweep."""
+"""Seconds that a job has to save its state once the user stops the sweep, or its time is over."""
 
 RANKS = (*NUMBERS, "SLURM_PROCID", "JSM_NAMESPACE_RANK")
 """Variables of a sweep that is one task of several: each job is alone."""
@@ -92,6 +93,7 @@ class Job:
         shown: Overrides that say what the job is; None: all of them.
         state: Current state.
         score: Result; None until there is one.
+        pairs: What the score is a score of, see `RunMetrics.scored_pairs`.
         seconds: Duration in seconds.
         problem: Reason of a failure.
         process: Process of the job, once started.
@@ -110,6 +112,7 @@ class Job:
     shown: tuple[str, ...] | None = None
     state: State = "queued"
     score: float | None = None
+    pairs: str | None = None
     seconds: float = 0.0
     problem: str | None = None
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
@@ -163,11 +166,13 @@ def run_job(job: Job, resources: Resources, timeout_minutes: float | None = None
     Args:
         job: The job.
         resources: Environment and GPUs assigned to the job.
-        timeout_minutes: Time limit, after which the job is killed; None: no limit.
+        timeout_minutes: Time limit, after which the job saves its state and ends; None: no limit.
     """
     try:
-        if (score := result(job.folder)) is not None:
-            job.state, job.score = "was done", score
+        for folder in (job.folder, *job.needs):
+            check_files(RunFolder(folder))
+        if _read_result(job):
+            job.state = "was done"
             return
         missing = [need for need in job.needs if not RunFolder(need).finished]
         if missing:
@@ -195,12 +200,13 @@ def _last_line(path: Path) -> str:
 
 
 def _run(job: Job, resources: Resources, timeout_minutes: float | None) -> None:
-    moved = [text for text in job.overrides if text.startswith("data_root=")]
     if job.run_folder.resumable and job.stage is None:  # a shared stage waits for others, then resumes
-        arguments = [path_override("resume", job.folder), *job.trust.arguments(), *moved]
+        kept = tuple(f"{key}=" for key in beside_resume(job.run_folder))
+        typed = [text for text in job.overrides if text.startswith(kept)]
+        arguments = [path_override("resume", job.folder), *job.trust.arguments(), *job.added, *typed]
     else:
         arguments = [*job.overrides, *job.added, path_override("hydra.run.dir", job.folder)]
-    job.state, begin = "running", time.monotonic()
+    job.state, begin, timed_out = "running", time.monotonic(), False
     environment = {name: value for name, value in os.environ.items() if name not in RANKS}
     environment |= {PARENT: str(os.getpid()), CONF_VARIABLE: job.conf, **resources.environment}
     with job.run_folder.output_file.open("ab") as output:
@@ -214,13 +220,31 @@ def _run(job: Job, resources: Resources, timeout_minutes: float | None) -> None:
         try:
             code = job.process.wait(None if timeout_minutes is None else 60 * timeout_minutes)
         except subprocess.TimeoutExpired:
-            signal_job(job, KILL)
-            job.process.wait()
-            job.state, job.problem = "timed out", f"it took longer than {timeout_minutes:g} minutes"
-            return
+            code = _stop(job)
+            timed_out = True
     job.seconds = time.monotonic() - begin
+    job.state, job.problem = _outcome(code, _read_result(job))
+    if timed_out and job.state != "done":
+        job.state, job.problem = "timed out", f"it took longer than {timeout_minutes:g} minutes"
+
+
+def _stop(job: Job) -> int:
+    """Ask a job to save its state and end, kill it if it does not, and return its exit status."""
+    assert job.process is not None
+    signal_job(job, signal.SIGTERM)
+    try:
+        return job.process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        signal_job(job, KILL)
+        return job.process.wait()
+
+
+def _read_result(job: Job) -> bool:
+    """Store the result of a job, if it has finished, and return whether it has."""
     job.score = result(job.folder)
-    job.state, job.problem = _outcome(code, job.score is not None)
+    if job.score is not None:
+        job.pairs = job.run_folder.last_stage().metrics().scored_pairs
+    return job.score is not None
 
 
 def _outcome(code: int, scored: bool) -> tuple[State, str | None]:

@@ -25,7 +25,7 @@ def run_jobs(jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = No
     Args:
         jobs: Jobs of the sweep.
         pool: GPUs and cores of this machine.
-        timeout_minutes: Time limit of each job, after which it is killed; None: no limit.
+        timeout_minutes: Time limit of each job, after which it saves its state and ends; None: no limit.
 
     Raises:
         FailedJobsError: Some jobs failed; the message names them.

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from sts_lightning.core.errors import FailedJobsError, InterruptedRunError, RunningElsewhereError
 from sts_lightning.core.signals import signal_name, stopping_signal
+from sts_lightning.core.text import counted
 from sts_lightning.runs.lock import holder
 from sts_lightning.sweep.job import Job
 
@@ -84,7 +85,7 @@ def overview(jobs: Sequence[Job], workers: int) -> Iterator[None]:
     """Show a live table of the jobs in a terminal; log one line elsewhere."""
     console = Console()
     if not console.is_terminal:
-        log.info("%d jobs, %d at a time", len(jobs), workers)
+        log.info("%s, %d at a time", counted(len(jobs), "job"), workers)
         yield
         return
     live = Live(get_renderable=lambda: overview_table(jobs, workers), console=console, transient=True)
@@ -102,7 +103,7 @@ def overview_table(jobs: Sequence[Job], workers: int) -> Table:
         left = sum(times) / len(times) * (counts["queued"] + counts["running"] / 2) / workers
         parts.append(f"about {left / 60:.0f} minutes left")
     scores = [job.score for job in jobs if job.score is not None]
-    if scores:
+    if scores and len({job.pairs for job in jobs if job.pairs is not None}) <= 1:  # else not comparable
         parts.append(f"best {max(scores):.2f}")
     table = Table(title=", ".join(parts), title_justify="left")
     for heading in ("job", "state", "score", "minutes", "folder"):

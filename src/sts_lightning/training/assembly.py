@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.build import LOADING, build, items, name_setting, shared_settings
+from sts_lightning.config.build import LOADING, build, items, name_setting, plain, shared_settings
+from sts_lightning.config.identity import file_digests
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.module import DataModule
 from sts_lightning.losses.base import Loss
@@ -25,13 +26,18 @@ if TYPE_CHECKING:
 def make_data(cfg: DictConfig) -> DataModule:
     """Build the data of a configuration without interpolations; nothing is read yet.
 
+    ``seed`` of a data set that holds dev pairs out (``dev_fraction``) draws these alone; the order of its
+    batches follows the seed of the run. That of another is the seed of order and repetitions.
+
     Raises:
         ConfigError: A setting is out of range, or the configuration builds something other than data.
     """
     loading = {key: cfg.data[key] for key in LOADING if key in cfg.data}
     facts = shared_settings(cfg)
-    if "seed" in loading:  # of splits and repetitions, too
+    if "seed" in loading:
         facts["seed"] = loading["seed"]
+    if "dev_fraction" in cfg.data:
+        loading["seed"] = cfg.seed
     parts = {}
     if isinstance(cfg.data.get("parts"), DictConfig):
         parts["parts"], sizes = _make_parts(cfg.data.parts, facts)
@@ -39,7 +45,9 @@ def make_data(cfg: DictConfig) -> DataModule:
             loading["batch_size"] = sizes
     data_set: DataSet = build("data", _without_loading(cfg.data), DataSet, facts, **parts)
     with name_setting("data", cfg.data):
-        return DataModule(data_set, **loading)
+        data = DataModule(data_set, **loading)
+    data.digest_files = partial(file_digests, {"path": facts["path"], "data": plain(cfg.data)})
+    return data
 
 
 def _make_parts(nodes: DictConfig, facts: Mapping[str, Any]) -> tuple[dict[str, DataSet], dict[str, int]]:
@@ -53,6 +61,8 @@ def _make_parts(nodes: DictConfig, facts: Mapping[str, Any]) -> tuple[dict[str, 
     parts, sizes = {}, {}
     for name, node in items(nodes):
         shared = {key: value for key, value in facts.items() if key not in node or key in LOADING}
+        if "dev_fraction" in node and "seed" in node:
+            shared["seed"] = node.seed
         parts[name] = build(f"data.parts.{name}", _without_loading(node), DataSet, shared)
         sizes[name] = int(node.batch_size)
     return parts, sizes

@@ -246,7 +246,7 @@ def _check_same(first: Parent, other: Parent) -> None:
     if seen is not None:
         raise CheckpointError(
             f"{other.run.name} {seen}",
-            hint="Average runs with the same data.seed (data.seed=0) and dev, or with dev pairs of their own "
+            hint="Average runs with the same data.seed and dev, or with dev pairs of their own "
             "(data.dev_path, data.dev_split).",
         )
 

@@ -41,7 +41,14 @@ from sts_lightning.core.errors import (
 )
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import holder, is_first_process, locked
-from sts_lightning.runs.state import check_free, check_resumable, check_same, next_step, train_on
+from sts_lightning.runs.state import (
+    beside_resume,
+    check_free,
+    check_resumable,
+    check_same,
+    next_step,
+    train_on,
+)
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
@@ -191,7 +198,7 @@ def _beside_resume(run: RunFolder, cfg: DictConfig, overrides: Sequence[str]) ->
     Raises:
         ConfigError: It has another setting, which the run's own configuration decides.
     """
-    elsewhere = ("data_root",) if run.has_stages else ("data_root", *DIVISION)  # of one batch size
+    elsewhere = beside_resume(run)
     others = [text for text in overrides if not text.startswith(tuple(f"{key}=" for key in elsewhere))]
     if others:
         raise ConfigError(
@@ -397,6 +404,9 @@ def train_stage(
             if run.resumable:
                 cfg = run.load_config(trust)
                 cfg.init_from = stage.init_from  # the folder may have moved since
+                for key in DIVISION:  # a run that shares the stage may divide its batches otherwise
+                    if (value := OmegaConf.select(stage, key)) != "auto":
+                        OmegaConf.update(cfg, key, value)
             if data_root is not None:
                 move_data(cfg, data_root)
             return train_in(run.path, cfg, resume=run.state != "new", whole=whole, trust=trust)

@@ -14,8 +14,10 @@ from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from sts_lightning.config.build import plain
 from sts_lightning.config.check import check_config, suggest
 from sts_lightning.config.compose import composing
+from sts_lightning.config.identity import file_digests
 from sts_lightning.config.machine import choose_accelerator, hide_gpus, with_dtype
 from sts_lightning.config.options import options
 from sts_lightning.core.choices import Precision
@@ -112,6 +114,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
             run = RunFolder(cfg.ckpt).last_stage()
             trained = run.load_config(options().trust, encoder_only=True)
     text: Any = "raw" if trained is None else trained.get("senteval_text", "raw")
+    files = file_digests(plain(cfg))
     suite = open_suite(cfg, cfg.senteval_text or text)
     encoder = load_evaluated(cfg, device, run, trained)
     if max(cfg.dims, default=0) > encoder.dimension:  # would be scored as the whole vector
@@ -133,6 +136,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         **_training(run),
         **encoder.evaluation_text,
         "senteval_text": suite.text,
+        "content": {"tests": dict(suite.hashes), "files": files},
         "normalize": cfg.normalize,
         "vectors_from_cache": 0 if cached is None else cached.looked_up,
         "trained_on": [] if run is None else as_plain(run.trained_on()),

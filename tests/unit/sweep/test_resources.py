@@ -29,7 +29,20 @@ def made(*demands: Demand) -> list[Job]:
     return [Job(number, (), Path(f"job{number}"), demand) for number, demand in enumerate(demands)]
 
 
-def test_threads_divide_the_cores_by_the_jobs_that_run() -> None:
+@pytest.mark.parametrize(
+    ("given", "threads"), [("3", "3"), ("3,2", "3"), ("99", "16"), ("", "16"), ("x", "16")]
+)
+def test_a_users_number_of_threads_is_not_exceeded(
+    given: str, threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", given)
+    slot = Pool([], cores=16, limit=1).take(*made(Demand()))
+    assert slot is not None
+    assert slot.environment["OMP_NUM_THREADS"] == threads
+
+
+def test_threads_divide_the_cores_by_the_jobs_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     gpu, cpu = Demand(1, required=True), Demand()
     for pool, planned, width, threads in (
         (Pool("01234567", cores=64), made(*[gpu] * 9), 8, "8"),
