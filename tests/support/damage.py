@@ -125,7 +125,7 @@ DAMAGE: dict[str, tuple[str, str, Callable[[RunFolder], object]]] = {
         lambda run: change_predictions(
             run,
             lambda values: [
-                values.update({f"other/{k}": values.pop(f"toy/{k}")}) for k in ("cosine", "gold")
+                values.update({f"other/{k}": values.pop(f"toy/{k}")}) for k in ("cosine", "gold", "pairs")
             ],
         ),
     ),
@@ -133,7 +133,7 @@ DAMAGE: dict[str, tuple[str, str, Callable[[RunFolder], object]]] = {
         "predictions.npz",
         "but computed again it is",
         lambda run: change_predictions(
-            run, lambda values: values.update({k: v[1:] for k, v in values.items()})
+            run, lambda values: values.update({k: v[1:] for k, v in values.items() if v.ndim})
         ),
     ),
     "two predictions swapped": (

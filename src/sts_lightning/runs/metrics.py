@@ -17,6 +17,7 @@ from typing import (
     Annotated,
     Any,
     Required,  # pydantic needs this one before Python 3.12
+    cast,
 )
 
 from annotated_types import Ge, Interval
@@ -146,8 +147,7 @@ class RunMetrics:
     @property
     def content(self) -> Content:
         """Hashes of what the run has read; empty for one of an earlier version."""
-        content: Content = self.details.get("content") or {}
-        return content
+        return cast("Content", self.details.get("content", {}))
 
     @property
     def scored_pairs(self) -> str | None:

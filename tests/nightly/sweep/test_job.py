@@ -18,6 +18,7 @@ from sts_lightning.config.options import Options, using
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.core.errors import RunningElsewhereError
 from sts_lightning.runs.lock import is_locked
+from sts_lightning.sweep import job as job_module
 from sts_lightning.sweep.job import (
     Job,
     Resources,
@@ -156,3 +157,45 @@ def test_a_cut_job_is_resumed_with_its_consent(tmp_path: Path) -> None:
     job = Job(0, ("seed=1",), folder, script=str(script), trust=Trust.of(["my.Loss"], True))
     run_job(job, Resources({}))
     assert (tmp_path / "told").read_text() == f"resume={folder} --trust my.Loss --trust-remote-code"
+
+
+def run_script(folder: Path, text: str, minutes: float | None = None, **settings: object) -> Job:
+    script = folder / "script.py"
+    script.write_text(text)
+    job = Job(0, ("seed=1", "trainer.micro_batch_size=8"), folder / "job", script=str(script), **settings)  # type: ignore[arg-type]
+    run_job(job, Resources({}), minutes)
+    return job
+
+
+TOLD = "import pathlib, sys; pathlib.Path('{told}').write_text(' '.join(sys.argv[1:]))"
+
+
+def test_a_cut_job_keeps_its_options_and_divides_its_batches_anew(tmp_path: Path) -> None:
+    last = tmp_path / "job" / "checkpoints" / "last.ckpt"
+    last.parent.mkdir(parents=True)
+    last.touch()
+    told = tmp_path / "told"
+    run_script(tmp_path, TOLD.format(told=told), added=("--debug",))
+    assert told.read_text() == f"resume={tmp_path / 'job'} --debug trainer.micro_batch_size=8"
+
+
+@pytest.mark.parametrize(("obeys", "left"), [(True, "saved"), (False, "began")])
+def test_a_job_whose_time_is_over_may_save(
+    obeys: bool, left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_module, "PATIENCE", 10.0 if obeys else 0.3)
+    state = tmp_path / "state"
+    saves = f"lambda *_: (state.write_text('saved'), sys.exit(143)) if {obeys} else None"
+    text = f"""
+import pathlib, signal, sys, time
+state = pathlib.Path({str(state)!r})
+signal.signal(signal.SIGTERM, {saves})
+state.write_text("began")
+while True:
+    time.sleep(0.05)
+"""
+    job = run_script(tmp_path, text, minutes=2 / 60)
+    assert (job.state, state.read_text()) == ("timed out", left)
+    assert job.problem == "it took longer than 0.0333333 minutes"
+    assert job.process is not None
+    assert job.process.poll() is not None

@@ -63,13 +63,17 @@ def test_best_run_for_scripts(
 def test_best_of_runs_with_the_same_dev_pairs_alone(
     folder: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    for name, data, dev in (("d", "sts_train.sts_train", 84.0), ("e", "nli.nli_triplets", 83.0)):
-        write(folder / name, settings(1, data={"_target_": f"sts_lightning.data.{data}"}, dev="stsb"), dev)
+    write(folder / "d", settings(1, dev="stsb"), 84.0, {"dev": "one"})
+    write(folder / "e", settings(2, dev="stsb"), 83.0, {"dev": "one"})
+    with caplog.at_level("INFO"):
+        main(["runs", str(folder), "--best"])  # the others do not state theirs
+    assert caplog.messages == [str(folder / "d")]
+    write(folder / "f", settings(3), 85.0, {"dev": "other"})
     said = leaves("runs", str(folder), "--best", capsys=capsys)
-    assert "scores on different dev pairs (sts_lightning.testing.toy.toy, stsb)" in said
+    assert f"{folder / 'd'} and {folder / 'f'} have scores of different pairs" in said
     with caplog.at_level("INFO"):
         main(["runs", str(folder), "--best", "--where", "dev=stsb"])
-    assert caplog.messages == [str(folder / "d")]
+    assert caplog.messages[1:] == [str(folder / "d")]
 
 
 def test_mistakes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,6 +51,16 @@ def test_compare_refuses_other_pairs_and_missing_runs(tmp_path: Path, gold: np.n
         main(["runs", "compare", str(tmp_path / "one"), "--to", str(tmp_path)])
 
 
+def test_compare_refuses_other_texts(tmp_path: Path, gold: np.ndarray) -> None:
+    for name in ("one", "other"):
+        write_run(tmp_path / name, 1.0, 1, gold)
+        path = tmp_path / name / "predictions.npz"
+        np.savez(path, **dict(np.load(path)), **{"STSB/pairs": np.array(f"hash of {name}")})
+    main(["runs", "compare", str(tmp_path / "one"), "--to", str(tmp_path / "one"), "--resamples", "5"])
+    with pytest.raises(SystemExit, match="were scored on different pairs under the name STSB"):
+        main(["runs", "compare", str(tmp_path / "one"), "--to", str(tmp_path / "other"), "--resamples", "5"])
+
+
 def test_compare_refuses_means_over_subsets(tmp_path: Path, gold: np.ndarray) -> None:
     scores = write_run(tmp_path / "one", 1.0, 1, gold)
     tasks = {name: {"spearman": value} for name, value in scores.items()}

@@ -9,15 +9,30 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.cli.main import main
-from sts_lightning.core.errors import CheckpointError
+from sts_lightning.core.errors import CheckpointError, UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.listing import mean_scores
 
 
-def save(run: Path, dev: float, stsb: float) -> None:
+def save(run: Path, dev: float, stsb: float, **more: object) -> None:
     run.mkdir()
     test = {"average": stsb, "tasks": {"STSB": {"spearman": stsb}}}
-    (run / "metrics.json").write_text(json.dumps({"dev": {"spearman": dev}, "test": test}))
+    (run / "metrics.json").write_text(json.dumps({"dev": {"spearman": dev}, "test": test, **more}))
+
+
+@pytest.mark.parametrize("kind", ["dev", "tests"])
+def test_scores_of_different_pairs_have_no_mean(kind: str, tmp_path: Path) -> None:
+    same: dict[str, object] = {"train": "t", "dev": "d", "tests": {"STSB": "s"}}
+    for name, content in (("a", same), ("b", {**same, "train": "u"}), ("c", {**same, kind: "other"})):
+        save(
+            tmp_path / name,
+            88.0,
+            80.0,
+            content=content if kind == "dev" or name != "c" else {"tests": {"STSB": "x"}},
+        )
+    assert mean_scores([tmp_path / "a", tmp_path / "b"])["mean"]["dev"] == 88.0
+    with pytest.raises(UserError, match=rf"mean of {kind}: a and c have scores of different pairs"):
+        mean_scores([tmp_path / name for name in "abc"])
 
 
 def test_mean_and_sample_deviation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

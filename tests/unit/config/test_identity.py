@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
+
 from omegaconf import OmegaConf
 
-from sts_lightning.config.identity import configuration_hash, defining, move_data
+from sts_lightning.config.identity import configuration_hash, defining, file_digests, move_data
 
 RUN = {"name": "a", "seed": 1, "data_root": "here", "data": {"dev_path": "${data_root}", "size": 2}}
 
@@ -45,3 +48,28 @@ def test_data_that_have_moved() -> None:
     data = {"dev_path": "/b/z.csv", "split": "data"}
     paths = {"/b/x.csv": 1, "database/y": 0.5}
     assert cfg == {"data_root": "/b", "path": paths, "data": data, "name": "data"}
+
+
+def test_digests_of_the_files_that_settings_name(tmp_path: Path) -> None:
+    def of(*contents: str) -> str:
+        parts = "".join(hashlib.sha256(content.encode()).hexdigest() for content in contents)
+        return hashlib.sha256(parts.encode()).hexdigest()
+
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.csv").write_text(name)
+    a, b = str(tmp_path / "a.csv"), str(tmp_path / "b.csv")
+    parts = {"own": {"path": b}, "nli": "nli_triplets"}
+    settings = {"path": {b: 1.0, a: 0.5}, "data": {"dev_path": a, "test_path": None, "parts": parts}}
+    assert file_digests(settings) == {
+        "path": of("b", "a"),
+        "data.dev_path": of("a"),
+        "data.parts.own.path": of("b"),
+    }
+    assert file_digests({"path": f"{tmp_path}/*.csv"}) == file_digests({"path": str(tmp_path)})
+    assert file_digests({"path": f"{tmp_path}/*.csv", "test": [a]}) == {
+        "path": of("a", "b", "c"),
+        "test": of("a"),
+    }
+    assert file_digests({"path": "owner/name"}) == {}
+    (tmp_path / "b.csv").write_text("B")
+    assert file_digests({"path": b}) == {"path": of("B")}

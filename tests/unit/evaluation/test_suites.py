@@ -88,7 +88,7 @@ def test_sts_leaves_its_predictions(config: Config, root: Path) -> None:
     tasks = test["tasks"]
     assert "deployed" not in test
     with np.load(root / "run" / "predictions.npz") as arrays:
-        assert sorted(arrays.files) == ["STSB/cosine", "STSB/gold"]
+        assert sorted(arrays.files) == ["STSB/cosine", "STSB/gold", "STSB/pairs"]
         assert len(arrays["STSB/gold"]) == tasks["STSB"]["pairs"] == 24
 
 

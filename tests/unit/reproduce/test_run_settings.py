@@ -30,11 +30,20 @@ STATED = {
 }
 
 
-def state(table: Table, row: str) -> None:
+def state(table: Table, row: str, version: str = "1.0") -> None:
     """Add what present versions record to the metrics of a row's runs."""
     for seed, run in enumerate(table.seed_runs(Cell(row, "minilm")), 1):
         path = run.run_folder.metrics_file
-        path.write_text(json.dumps({**json.loads(path.read_text()), **STATED, "seed": seed}))
+        path.write_text(
+            json.dumps(
+                {
+                    **json.loads(path.read_text()),
+                    **STATED,
+                    "seed": seed,
+                    "versions": {"sts-lightning": version},
+                }
+            )
+        )
 
 
 def test_a_table_names_the_settings_of_all_rows(table: Table, scores: dict[str, list[float]]) -> None:
@@ -67,6 +76,23 @@ def test_rows_that_differ_are_named(table: Table, scores: dict[str, list[float]]
     assert "Seeds, different between rows: 1, 2, 3 (plain), or unknown (a|b_c)." in text
 
 
+def test_several_versions_of_the_package_are_named(table: Table, scores: dict[str, list[float]]) -> None:
+    state(table, "plain")
+    state(table, "a|b_c")
+    assert "Versions" not in markdown(collect(table, 50))
+    state(table, "a|b_c", "1.1")
+    collected = collect(table, 50)
+    line = "Versions of sts-lightning, different between rows: 1.0 (plain), or 1.1 (a|b_c)."
+    assert line in markdown(collected).replace("\\|", "|")
+    assert line in latex(collected).replace("\\_", "_").replace("\\textbar{}", "|")
+    rows = list(csv.DictReader(io.StringIO(csv_text(collected))))
+    assert {row["system"]: row["version"] for row in rows if row["source"] == "here"} == {
+        "plain": "1.0",
+        "a|b_c": "1.1",
+        "absent": "",
+    }
+
+
 def test_nothing_is_said_of_a_table_that_has_not_run(table: Table) -> None:
     assert "Seeds" not in markdown(collect(table, 50))
     assert "\\caption{Toy \\& \\textless{}others\\textgreater{}}" in latex(collect(table, 50))
@@ -94,7 +120,8 @@ def test_nothing_is_said_of_a_table_that_has_not_run(table: Table) -> None:
     ],
 )
 def test_in_words(details: dict[str, object], texts: tuple[str, str, str]) -> None:
-    assert tuple(_settings(details).values()) == texts
+    found = _settings(details)
+    assert tuple(found[name] for name in ("evaluation", "training", "seed")) == texts
 
 
 @pytest.mark.parametrize(

@@ -30,14 +30,17 @@ def settings(seed: int, **changed: Any) -> dict[str, Any]:
     return {**whole, "loss": PEARSON, "optim": {"lr": 1e-5}, "init_from": None, **changed}
 
 
-def write(path: Path, values: dict[str, Any], dev: float | None = None) -> None:
+def write(
+    path: Path, values: dict[str, Any], dev: float | None = None, content: dict[str, Any] | None = None
+) -> None:
     """A run folder; without a score, one that was only started."""
     path.mkdir(parents=True)
     run = RunFolder(path)
     run.save_config(OmegaConf.create(values))
     if dev is not None:
         test = {"average": dev - 10, "tasks": {"STSB": {"spearman": dev - 10}}}
-        run.save_metrics(RunMetrics(test, {"spearman": dev, "pearson": dev}, {"wall_seconds": 60.0 * dev}))
+        details = {"wall_seconds": 60.0 * dev} | ({} if content is None else {"content": content})
+        run.save_metrics(RunMetrics(test, {"spearman": dev, "pearson": dev}, details))
 
 
 def test_seeds_are_grouped_with_mean_and_deviation(tmp_path: Path) -> None:
@@ -52,6 +55,31 @@ def test_seeds_are_grouped_with_mean_and_deviation(tmp_path: Path) -> None:
     assert (fast.settings, pearson.settings) == ({"optim.lr": 1e-4}, {"optim.lr": 1e-5})
     assert (unfinished.state, unfinished.mean("dev")) == ("started", None)
     assert len(group_seeds(find_runs(tmp_path), apart=True)) == 5
+
+
+def test_runs_on_other_rows_are_other_groups(tmp_path: Path) -> None:
+    """As before and after a file was corrected; files are told apart by their rows alone."""
+    for seed, train in ((1, "old"), (2, "new"), (3, "new")):
+        content = {"train": train, "dev": "d", "tests": {}, "files": {"path": f"{seed}"}}
+        write(tmp_path / str(seed), settings(seed), 80.0 + seed, content)
+    old, new = group_seeds(find_runs(tmp_path))
+    assert (old.seeds, new.seeds) == ([1], [2, 3])
+    assert list(old.settings) == list(new.settings) == ["content"]
+    assert old.settings != new.settings
+    (tmp_path / "1" / "metrics.json").write_text((tmp_path / "2" / "metrics.json").read_text())
+    [one] = group_seeds(find_runs(tmp_path))
+    assert (one.seeds, one.settings) == ([1, 2, 3], {})
+
+
+def test_a_dev_split_of_another_seed_is_another_setting(tmp_path: Path) -> None:
+    """While the order of batches of other data follows the seed of the run."""
+    for seed in (1, 2):
+        for name, data in (
+            ("split", {"dev_fraction": 0.1, "seed": 1}),
+            ("own", {"dev_fraction": 0.1, "seed": seed}),
+        ):
+            write(tmp_path / f"{name}{seed}", settings(seed, data=data, optim={"lr": len(name)}), 80.0)
+    assert sorted(len(group.runs) for group in group_seeds(find_runs(tmp_path))) == [1, 1, 2]
 
 
 def test_runs_that_start_from_seeds_of_one_system_are_one_system(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from sts_lightning.core.errors import CheckpointError
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import make_table
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.predictions import load_predictions, save_predictions
+from sts_lightning.runs.metrics import RunMetrics
+from sts_lightning.runs.predictions import check_same_texts, load_predictions, save_predictions
 
 
 def table(labels: list[float]) -> object:
@@ -36,6 +37,30 @@ def test_missing_and_broken_files(tmp_path: Path) -> None:
     (RunFolder(tmp_path).predictions_file).write_bytes(b"PK\x03\x04 half a file")
     with pytest.raises(CheckpointError, match="is broken"):
         load_predictions(RunFolder(tmp_path))
+
+
+def test_predictions_on_other_texts_of_a_task(tmp_path: Path) -> None:
+    def save(name: str, texts: list[str], labels: list[float], text: str | None = None) -> RunFolder:
+        run = RunFolder(tmp_path / name)
+        run.path.mkdir()
+        pairs = make_table({"sentence1": texts, "sentence2": texts[::-1], "label": labels})
+        save_predictions(run, [STSTask("mine", {"test": pairs})], [np.array([0.1, 0.2, 0.3])])
+        run.save_metrics(RunMetrics({"average": 1.0, "tasks": {}}, details={"senteval_text": text}))
+        return run
+
+    one = save("one", ["a", "b", "c"], [0.0, 2.5, 5.0])
+    check_same_texts([one, save("scaled", ["a", "b", "c"], [0.0, 0.5, 1.0])])
+    check_same_texts([one, save("prepared", ["a", "b", "C"], [0.0, 0.5, 1.0], "prepared")])
+    for other in (
+        save("text", ["a", "b", "C"], [0.0, 0.5, 1.0]),
+        save("gold", ["a", "b", "c"], [1.0, 0.5, 0.0]),
+    ):
+        with pytest.raises(
+            CheckpointError, match=rf"one and .*{other.path.name} were scored on different pairs"
+        ):
+            check_same_texts([one, other])
+    np.savez(other.predictions_file, **{"mine/cosine": np.ones(3), "mine/gold": np.arange(3.0)})
+    check_same_texts([one, other])  # of an earlier version
 
 
 PREDICTIONS = "predictions.npz"

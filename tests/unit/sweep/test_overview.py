@@ -24,6 +24,15 @@ def test_overview_counts(tmp_path: Path) -> None:
     assert overview_table(planned, 1).title == "4 of 4 done, best 50.00"
 
 
+def test_the_best_score_is_one_of_equal_pairs(tmp_path: Path) -> None:
+    planned = jobs(tmp_path, "one", "two", "three")
+    for job, pairs in zip(planned, ("a", "a", None), strict=True):
+        job.state, job.score, job.pairs = "done", 50.0, pairs
+    assert overview_table(planned, 1).title == "3 of 3 done, best 50.00"
+    planned[1].pairs = "b"
+    assert overview_table(planned, 1).title == "3 of 3 done"
+
+
 def test_a_list_in_a_setting_is_no_markup(tmp_path: Path) -> None:
     planned = jobs(tmp_path, "one")
     planned[0].overrides = ["path=[a.csv,b.csv]"]

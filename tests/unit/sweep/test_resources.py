@@ -75,7 +75,8 @@ def test_jobs_of_several_gpus_share_none() -> None:
     assert pool.take(pair) is not None
 
 
-def test_jobs_that_share_gpus_get_one_name_each() -> None:
+def test_jobs_that_share_gpus_get_one_name_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     pool, planned = Pool("01", cores=16, sharing=2), made(*[Demand(1)] * 5)
     assert pool.set_width(planned) == 4
     taken = [pool.take(job) for job in planned]

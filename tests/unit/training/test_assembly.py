@@ -52,3 +52,41 @@ def test_settings_of_the_top_level_reach_every_data_set(
     if path and not choice.endswith("_hub"):  # which reads no file of this machine
         with pytest.raises(DataError, match=r"mine\.csv"):
             data.setup()
+
+
+def test_seeds_share_the_dev_split_unless_it_has_a_seed(config: Config, tmp_path: Path) -> None:
+    """While the order of the batches follows the seed of the run; so it is in a part of joint data."""
+    path = tmp_path / "mine.csv"
+    path.write_text("sentence1,sentence2,score\n" + "".join(f"a{n},b{n},{n % 5}\n" for n in range(60)))
+
+    def dev(*overrides: str, data: str = "pairs_file") -> tuple[list[str], list[list[int]]]:
+        made = make_data(check_config(config(f"data={data}", f"path={path}", *overrides)))
+        made.connect(lambda views, _: views, lambda views, _: views)
+        made.setup()
+        return made.dev["sentence1"][:], made.train_dataloader().first_epoch()
+
+    (first, order), (second, other) = dev("seed=1"), dev("seed=2")
+    assert first == second
+    assert order != other
+    assert dev("seed=2", "data.seed=2")[0] != first
+    assert dev("seed=2", "data.seed=2")[1] != dev("seed=1", "data.seed=2")[1]
+    parts = "data.parts={toy: {data: toy, train_size: 20}, own: pairs_file}"
+    assert dev("seed=2", parts, data="joint")[0] == first
+    parts = "data.parts={toy: {data: toy, train_size: 20}, own: {data: pairs_file, seed: 2}}"
+    assert dev(parts, data="joint")[0] != first
+
+
+def test_what_a_run_has_read_is_hashed(config: Config, tmp_path: Path) -> None:
+    def content(score: float = 1.0, ending: str = "") -> dict[str, Any]:
+        rows = [f"a{n},b{n},{score if n == 0 else n % 5}\n" for n in range(60)]
+        path = tmp_path / "mine.csv"
+        path.write_text("sentence1,sentence2,score\n" + "".join(rows) + ending)
+        data = make_data(check_config(config("data=pairs_file", f"path={path}", f"data.test_path={path}")))
+        data.setup()
+        return data.content
+
+    before, same, other = content(), content(ending="\n"), content(5.0)
+    assert {"train", "dev", "tests", "files"} == before.keys() == same.keys()
+    assert [key for key in before if same[key] != before[key]] == ["files"]  # another file of the same rows
+    assert other["tests"] != before["tests"]
+    assert (other["train"], other["dev"]) != (before["train"], before["dev"])
