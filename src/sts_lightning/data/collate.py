@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sts_lightning.core.choices import LabelKind
 from sts_lightning.core.distributed import WHOLE_BATCH, Shard
+from sts_lightning.data.positives import KnownPositives
 from sts_lightning.data.tables import PART
 
 RowsT = TypeVar("RowsT")
@@ -48,8 +49,9 @@ class Batch(Generic[RowsT]):
         size: B.
         shard: Part of the batch that ``rows`` holds.
         texts: Sentences of ``rows`` as they are in the data, those of each view.
-        sentence_ids: Number of each sentence of the whole batch, shape (V, B): equal sentences have the same.
-            A third view of one column is numbered separately: its template makes it a negative (CoT-BERT).
+        sentence_ids: Number of each sentence of the whole batch, shape (V + K, B): equal sentences have the
+            same. A third view of one column is numbered separately: its template makes it a negative
+            (CoT-BERT). The last K rows, mostly none, are of `KnownPositives.further_ids`.
         part: Name of the part of joint data that the examples are from.
     """
 
@@ -73,12 +75,14 @@ class ViewCollator(Generic[RowsT]):
         prepare: Function that turns the sentences of the views into the encoder's input (tokenises, divides
             into chunks, pads).
         shard: Part of each batch that this process embeds.
+        known: What the training data say of texts that meet in a batch, if it is anchors and positives.
     """
 
     views: Sequence[View]
     label: LabelKind
     prepare: Prepare[RowsT]
     shard: Shard = WHOLE_BATCH
+    known: KnownPositives = field(default_factory=KnownPositives)
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> Batch[RowsT]:
         """Collate examples, each a mapping from column to value."""
@@ -101,6 +105,7 @@ class ViewCollator(Generic[RowsT]):
             ]
             for v, name in enumerate(columns)
         ]
+        ids += self.known.further_ids([[example[name] for example in examples] for name in columns], ids)
         return Batch(rows, len(self.views), labels, len(examples), self.shard, sentences, torch.tensor(ids))
 
 

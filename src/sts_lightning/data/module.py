@@ -21,6 +21,7 @@ from sts_lightning.data.collate import JointCollator, Prepare, ViewCollator
 from sts_lightning.data.data_set import DataSet, column_views
 from sts_lightning.data.files import summary
 from sts_lightning.data.loader import PartRows, ResumableLoader
+from sts_lightning.data.positives import KnownPositives, TokenIds, known_positives
 from sts_lightning.data.readers.sts_sets import hashes_of, tables_of, text_found
 from sts_lightning.data.tables import SCORE_RANGE, hash_pairs, hash_tables
 
@@ -91,6 +92,8 @@ class DataModule(pl.LightningDataModule):
         self.digest_files: Callable[[], dict[str, str]] = dict
         self._loaded = False
         self._prepare: tuple[Prepare[Any], Prepare[Any]] | None = None
+        self._token_ids: TokenIds | None = None
+        self._known: dict[str, KnownPositives] = {}
 
     def setup(self, stage: str | None = None) -> None:
         """Read and check all files on the first call; later calls do nothing.
@@ -192,14 +195,18 @@ class DataModule(pl.LightningDataModule):
         """Number of training examples in an epoch, of which weights of sources may repeat or omit some."""
         return sum(part.drawn for part in self.rows.values())
 
-    def connect(self, train: Prepare[Any], evaluation: Prepare[Any]) -> None:
+    def connect(
+        self, train: Prepare[Any], evaluation: Prepare[Any], token_ids: TokenIds | None = None
+    ) -> None:
         """Set the functions that turn sentences into the encoder's input.
 
         Args:
             train: Tokenisation of training batches, such as ``encoder.prepare(8192, training=True)``.
             evaluation: Tokenisation of dev batches, such as ``encoder.prepare(8192, training=False)``.
+            token_ids: Token ids of texts, such as ``encoder.tokenizer``: answers of which the model cannot
+                tell one from the other are no negatives. None compares texts.
         """
-        self._prepare = (train, evaluation)
+        self._prepare, self._token_ids, self._known = (train, evaluation), token_ids, {}
 
     def _connected(self) -> tuple[Prepare[Any], Prepare[Any]]:
         if self._prepare is None:
@@ -211,7 +218,8 @@ class DataModule(pl.LightningDataModule):
         prepare, _ = self._connected()
         shard = Shard.current()
         parts = {
-            name: ViewCollator(part.views, part.label, prepare, shard) for name, part in self.parts.items()
+            name: ViewCollator(part.views, part.label, prepare, shard, self._known_positives(name))
+            for name, part in self.parts.items()
         }
         return ResumableLoader(
             self.train,
@@ -222,6 +230,23 @@ class DataModule(pl.LightningDataModule):
             self.epoch_batches,
             self.batches_ahead,
         )
+
+    def _known_positives(self, name: str) -> KnownPositives:
+        """Return what a part says of texts that meet in a batch; nothing of scored pairs and single texts."""
+        part = self.parts[name]
+        columns = list(dict.fromkeys(view.column for view in part.views))
+        if name not in self._known and part.label == "none" and 1 < len(columns) == len(part.views):
+            known = known_positives(self.splits[name].train, columns, self._token_ids)
+            if known.partners:
+                log.info(
+                    "%s%s have several positives (%s rows): loss.mask_repeats keeps them from being negatives "
+                    "of each other",
+                    f"{name}: " if name else "",
+                    counted(len(known.partners), "anchor"),
+                    f"{known.rows:,}",
+                )
+            self._known[name] = known
+        return self._known.setdefault(name, KnownPositives())
 
     def val_dataloader(self) -> DataLoader[Any]:
         """Return the dev pairs in file order."""

@@ -82,11 +82,12 @@ def accepts(loss: Loss | type[Loss], num_views: int) -> bool:
 
 
 def repeats(views: Tensor, sentence_ids: Tensor | None, among: slice = slice(1, None)) -> Tensor:
-    """Find the candidates that are not negatives, since their text is that of the positive or the anchor.
+    """Find the candidates that are not negatives: their text is that of the anchor or of one of its positives.
 
     Args:
         views: Anchors, positives[, hard negatives ...], (V, B, D).
-        sentence_ids: Numbers of the sentences, (V, B), equal for equal texts; None finds nothing.
+        sentence_ids: Numbers of the sentences, (V, B), equal for equal texts, which may be followed by K rows
+            with the numbers of other positives of each anchor, (V + K, B); None finds nothing.
         among: Views of the candidates.
 
     Returns:
@@ -96,8 +97,10 @@ def repeats(views: Tensor, sentence_ids: Tensor | None, among: slice = slice(1, 
     count, size = len(views[among]), views.shape[1]
     if sentence_ids is None:
         return torch.zeros(size, count * size, dtype=torch.bool, device=views.device)
-    candidates = sentence_ids[among].flatten()
+    candidates = sentence_ids[: len(views)][among].flatten()
     equal = (candidates == sentence_ids[0, :, None]) | (candidates == sentence_ids[1, :, None])
+    for further in sentence_ids[len(views) :]:  # one by one: together they would be K times as large
+        equal |= candidates == further[:, None]
     return equal & ~torch.eye(size, count * size, dtype=torch.bool, device=views.device)
 
 

@@ -90,7 +90,7 @@ class DividedLoss(Loss):
             whole = Shard(part, parts).slice_of(views.shape[1])
             rows: slice | Tensor = whole
             if self.drop_repeats:
-                new = _new_rows(require(self, sentence_ids=further.get("sentence_ids")), whole)
+                new = _new_rows(require(self, sentence_ids=further.get("sentence_ids"))[: len(views)], whole)
                 if not new:  # as the few rows of a small last batch may be
                     continue
                 rows = torch.tensor(new, device=views.device)

@@ -91,6 +91,7 @@ class InfoNCELoss(Loss):
         """
         size, ids = views.shape[1], sentence_ids if self.mask_repeats else None
         repeated, anchors = repeats(views, ids), repeats(views, ids, slice(0, 1))
+        paired = repeated[:, :size]  # anchors with the positives of other rows that are theirs too
         own = torch.eye(size, dtype=torch.bool, device=views.device)
         logits = [cosine_matrix(views[0], views[1]) / self.temperature]  # (B, B)
         left_out = [repeated]
@@ -101,11 +102,13 @@ class InfoNCELoss(Loss):
             left_out += [repeated[:, size:]]
         if self.symmetric:
             logits += [cosine_matrix(views[1], views[0]) / self.temperature]
-            left_out += [anchors]
+            left_out += [anchors | paired.T]
         if self.same_side:
             logits += [cosine_matrix(views[0], views[0]) / self.temperature]
             logits += [cosine_matrix(views[1], views[1:].flatten(0, 1)) / self.temperature]
-            left_out += [anchors | own, repeated | own.repeat(1, len(views) - 1)]
+            positives = repeated | own.repeat(1, len(views) - 1)
+            positives[:, :size] |= paired.T
+            left_out += [anchors | paired | paired.T | own, positives]
         candidates = torch.cat(logits, dim=1).masked_fill(torch.cat(left_out, dim=1), -torch.inf)
         if negatives is not None:
             further = cosine_matrix(views[0], negatives) / self.temperature

@@ -413,7 +413,7 @@ def measure(
             f"{examples:,} examples as published, of about {row} tokens; the data is not here",
         )
     else:
-        data.connect(prepare(encoder, True), prepare(encoder, False))
+        data.connect(prepare(encoder, True), prepare(encoder, False), encoder.tokenizer)
         loader = data.train_dataloader()
         batches = len(loader)
         seen = [(module.chunks_of(batch)[0], batch) for batch in itertools.islice(loader, 3)]

@@ -98,6 +98,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     data.connect(  # with the lengths that have been set above; a loader cannot be made before
         encoder.prepare(machine.chunk_tokens, training=True),
         encoder.prepare(machine.chunk_tokens, training=False),
+        encoder.tokenizer,
     )
     steps = count_steps(cfg.trainer, len(data.train_dataloader()))
     data.epoch_batches = steps.epoch_steps  # of the loaders from here on: a limit shortens their epochs

@@ -1,0 +1,95 @@
+"""Texts that the training data pair with an anchor, none of which is a negative of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import chain
+
+from datasets import Dataset
+
+from sts_lightning.data.overlap import plain_words
+from sts_lightning.data.readers.row_values import fold
+from sts_lightning.data.tables import values_of
+
+TokenIds = Callable[[Sequence[str]], Sequence[Sequence[int]]]
+"""Map from texts to the token ids of each."""
+
+
+@dataclass(frozen=True)
+class KnownPositives:
+    """What a table says of texts that meet in a batch.
+
+    Attributes:
+        spelling: The text that stands for each text whose token ids are those of an earlier one.
+        partners: The texts with which each anchor that has several is paired, in either order.
+        rows: Number of rows of these anchors.
+    """
+
+    spelling: Mapping[str, str] = field(default_factory=dict)
+    partners: Mapping[str, Set[str]] = field(default_factory=dict)
+    rows: int = 0
+
+    def further_ids(self, texts: Sequence[Sequence[str]], ids: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Return the numbers of further texts of a batch that are no negatives of each row's anchor.
+
+        Args:
+            texts: Anchors, positives[, hard negatives ...], (V, B).
+            ids: Their numbers, (V, B).
+
+        Returns:
+            (K, B), where K is the most that any row has; a row with fewer repeats its own positive.
+        """
+        if not (self.spelling or self.partners):
+            return []
+        present: dict[str, set[int]] = defaultdict(set)
+        for text, number in zip(chain(*texts), chain(*ids), strict=True):
+            present[self.spelling.get(text, text)].add(number)
+        found = []
+        for anchor, positive, *own in zip(texts[0], texts[1], ids[0], ids[1], strict=True):
+            anchor, positive = (self.spelling.get(text, text) for text in (anchor, positive))
+            alike = {anchor, positive} | (self.partners.get(anchor, set()) & present.keys())
+            found.append(sorted(set().union(*(present[text] for text in alike)) - set(own)))
+        most = max(map(len, found))
+        padded = [row + [own] * (most - len(row)) for row, own in zip(found, ids[1], strict=True)]
+        return [list(numbers) for numbers in zip(*padded, strict=True)]
+
+
+def known_positives(table: Dataset, columns: Sequence[str], token_ids: TokenIds | None) -> KnownPositives:
+    """Read a table of anchors, positives[, hard negatives ...].
+
+    Args:
+        table: Training examples.
+        columns: Names of the columns, in this order.
+        token_ids: Tokenisation that decides which spellings of a text are one text; None: no two are.
+    """
+    texts = [values_of(table, column) for column in columns]
+    spelling = {} if token_ids is None else _spellings(dict.fromkeys(chain(*texts)), token_ids)
+    anchors, positives = ([spelling.get(text, text) for text in column] for column in texts[:2])
+    as_anchor = set(anchors)
+    # Nearly all anchors of a large corpus have a single partner, for which a set each would be too much.
+    only: dict[str, str] = {}
+    partners: dict[str, set[str]] = {}
+    for text, partner in chain(zip(anchors, positives, strict=True), zip(positives, anchors, strict=True)):
+        if text in as_anchor and (first := only.setdefault(text, partner)) != partner:
+            partners.setdefault(text, {first}).add(partner)
+    return KnownPositives(spelling, partners, sum(anchor in partners for anchor in anchors))
+
+
+def _spellings(texts: Iterable[str], token_ids: TokenIds) -> dict[str, str]:
+    """Return the earlier text with the same token ids, for each text that has one.
+
+    Only texts with the same letters and digits are tokenised.
+    """
+    first: dict[str, str] = {}
+    alike: dict[str, list[str]] = {}
+    for text in texts:
+        key = plain_words(text, "") or fold(text)
+        if (known := first.setdefault(key, text)) is not text:
+            alike.setdefault(known, [known]).append(text)
+    candidates = list(chain.from_iterable(alike.values()))
+    by_ids: dict[tuple[int, ...], str] = {}
+    found = zip(candidates, token_ids(candidates) if candidates else [], strict=True)
+    same = {text: by_ids.setdefault(tuple(ids), text) for text, ids in found}
+    return {text: known for text, known in same.items() if known is not text}
