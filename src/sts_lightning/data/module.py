@@ -239,8 +239,8 @@ class DataModule(pl.LightningDataModule):
             known = known_positives(self.splits[name].train, columns, self._token_ids)
             if known.partners:
                 log.info(
-                    "%s%s have several positives (%s rows): loss.mask_repeats keeps them from being negatives "
-                    "of each other",
+                    "%s%s with several positives (%s rows): loss.mask_repeats keeps these from being "
+                    "negatives of each other",
                     f"{name}: " if name else "",
                     counted(len(known.partners), "anchor"),
                     f"{known.rows:,}",

@@ -43,14 +43,20 @@ class KnownPositives:
         """
         if not (self.spelling or self.partners):
             return []
-        present: dict[str, set[int]] = defaultdict(set)
-        for text, number in zip(chain(*texts), chain(*ids), strict=True):
-            present[self.spelling.get(text, text)].add(number)
-        found = []
+        number = dict(zip(chain(*texts), chain(*ids), strict=True))
+        spellings: dict[str, list[str]] = defaultdict(list)
+        for text in self.spelling.keys() & number.keys():
+            spellings[self.spelling[text]].append(text)
+        present = number.keys() | spellings.keys()
+        found: list[list[int]] = []
         for anchor, positive, *own in zip(texts[0], texts[1], ids[0], ids[1], strict=True):
-            anchor, positive = (self.spelling.get(text, text) for text in (anchor, positive))
-            alike = {anchor, positive} | (self.partners.get(anchor, set()) & present.keys())
-            found.append(sorted(set().union(*(present[text] for text in alike)) - set(own)))
+            first = self.spelling.get(anchor, anchor)
+            if first not in self.partners and not spellings:
+                found.append([])
+                continue
+            alike = {first, self.spelling.get(positive, positive)} | self.partners.get(first, set()) & present
+            known = chain(alike, *(spellings[text] for text in alike if text in spellings))
+            found.append(sorted({number[text] for text in known if text in number}.difference(own)))
         most = max(map(len, found))
         padded = [row + [own] * (most - len(row)) for row, own in zip(found, ids[1], strict=True)]
         return [list(numbers) for numbers in zip(*padded, strict=True)]

@@ -82,7 +82,7 @@ def accepts(loss: Loss | type[Loss], num_views: int) -> bool:
 
 
 def repeats(views: Tensor, sentence_ids: Tensor | None, among: slice = slice(1, None)) -> Tensor:
-    """Find the candidates that are not negatives: their text is that of the anchor or of one of its positives.
+    """Find the candidates that are no negatives: their text is that of the anchor or of a positive of it.
 
     Args:
         views: Anchors, positives[, hard negatives ...], (V, B, D).

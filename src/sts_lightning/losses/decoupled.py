@@ -34,7 +34,7 @@ class DecoupledLoss(Loss):
     Args:
         temperature: tau, positive.
         uniformity_weight: w, not negative; 1 is the published loss.
-        mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
+        mask_repeats: Whether to leave out candidates with the text of the anchor or of a positive of it.
 
     Example:
         >>> loss = DecoupledLoss()
@@ -65,7 +65,7 @@ class DecoupledLoss(Loss):
         Args:
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
-            sentence_ids: Number of each sentence, (V, B), equal for equal texts; None leaves out nothing.
+            sentence_ids: Numbers of the sentences, see `repeats`; None leaves out nothing.
 
         Raises:
             ValueError: A batch of one row without hard negatives has no negatives.

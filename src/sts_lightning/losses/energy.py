@@ -25,7 +25,7 @@ class EnergyLoss(Loss):
 
     Args:
         margin: m, in cosines, not negative; PromCSE: 0.2.
-        mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
+        mask_repeats: Whether to leave out candidates with the text of the anchor or of a positive of it.
 
     Example:
         >>> loss = EnergyLoss()
@@ -52,7 +52,7 @@ class EnergyLoss(Loss):
         Args:
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
-            sentence_ids: Number of each sentence, (V, B), equal for equal texts; None leaves out nothing.
+            sentence_ids: Numbers of the sentences, see `repeats`; None leaves out nothing.
 
         Raises:
             ValueError: A batch of one row without hard negatives has no negatives.

@@ -42,7 +42,7 @@ class GISTLoss(Loss):
         temperature: tau, positive.
         guide: Source of g.
         margin: m, in cosines, in (-2, 2).
-        mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
+        mask_repeats: Whether to leave out candidates with the text of the anchor or of a positive of it.
 
     Example:
         >>> loss = GISTLoss()
@@ -81,7 +81,7 @@ class GISTLoss(Loss):
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
             teacher: The teacher's similarities of anchors to positives, (B, B).
-            sentence_ids: Number of each sentence, (V, B), equal for equal texts; None leaves out nothing.
+            sentence_ids: Numbers of the sentences, see `repeats`; None leaves out nothing.
 
         Raises:
             ValueError: The guide is a teacher, but there is none.

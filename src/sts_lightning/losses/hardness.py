@@ -43,7 +43,7 @@ class HardnessLoss(Loss):
         temperature: tau, positive.
         hardness: beta, not negative; 0 weighs all negatives alike.
         prior: pi in [0, 1).
-        mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
+        mask_repeats: Whether to leave out candidates with the text of the anchor or of a positive of it.
 
     Example:
         >>> loss = HardnessLoss()
@@ -76,7 +76,7 @@ class HardnessLoss(Loss):
         Args:
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
-            sentence_ids: Number of each sentence, (V, B), equal for equal texts; None leaves out nothing.
+            sentence_ids: Numbers of the sentences, see `repeats`; None leaves out nothing.
 
         Raises:
             ValueError: A batch of one row without hard negatives has no negatives.

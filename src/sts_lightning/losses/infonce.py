@@ -28,9 +28,12 @@ class InfoNCELoss(Loss):
     with z_j^+ and z_j^-, cos(z_i^+, z_j^+), each of j other than i. With both it is the two-sided loss of
     `GTE <https://arxiv.org/abs/2308.03281>`_ (Li et al. 2023, Sec. 3.3).
 
-    A sentence of another row with the text of z_i^+ or z_i is left out of the denominator of row i, and so is
-    such a hard negative of row i itself (``mask_repeats``): where many rows share few answers, equal texts
-    would be pushed apart. The further negatives q are not compared.
+    A sentence of another row with the text of z_i, of z_i^+ or of another positive that the training data
+    have for z_i is left out of the denominator of row i, and so is such a hard negative of row i itself
+    (``mask_repeats``): where many rows share few answers, or few questions, texts that belong together would
+    be pushed apart. ``symmetric`` leaves out each z_j of which z_i^+ is a positive, and ``same_side`` two
+    anchors, or two positives, of rows of which one's positive is one of the other's anchor too. The further
+    negatives q are not compared.
 
     Use it when there are positives but no scores: similar pairs, sentences encoded twice, or NLI triplets.
     `DecoupledLoss` leaves the positive out of the denominator, `MixCSELoss` adds harder negatives,
@@ -41,7 +44,7 @@ class InfoNCELoss(Loss):
         temperature: tau, positive.
         hard_negative_weight: w, added to the logit of the hard negative of the same row.
         positive_negatives: Whether the denominator has the similarities of positives to hard negatives too.
-        mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
+        mask_repeats: Whether to leave out candidates with the text of the anchor or of a positive of it.
         symmetric: Whether the anchors of other rows are negatives of a positive.
         same_side: Whether anchors are negatives of each other, and positives and hard negatives of positives.
 
@@ -87,7 +90,7 @@ class InfoNCELoss(Loss):
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
             negatives: Further negatives of every anchor, (N, D); may be empty.
-            sentence_ids: Number of each sentence, (V, B), equal for equal texts; None leaves out nothing.
+            sentence_ids: Numbers of the sentences, see `repeats`; None leaves out nothing.
         """
         size, ids = views.shape[1], sentence_ids if self.mask_repeats else None
         repeated, anchors = repeats(views, ids), repeats(views, ids, slice(0, 1))

@@ -37,7 +37,7 @@ class MixCSELoss(Loss):
         temperature: tau, positive.
         mix: lambda in [0, 1], the weight of the positive in a mixture; 0.2 in the paper's script.
         official: Whether to reproduce the paper's code, which masks no copies.
-        mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
+        mask_repeats: Whether to leave out candidates with the text of the anchor or of a positive of it.
 
     Example:
         >>> loss = MixCSELoss()
@@ -67,7 +67,7 @@ class MixCSELoss(Loss):
         Args:
             views: Anchors and positives.
             labels: Ignored.
-            sentence_ids: Number of each sentence, (V, B), equal for equal texts; None leaves out nothing.
+            sentence_ids: Numbers of the sentences, see `repeats`; None leaves out nothing.
         """
         first, second = upcast(views[0]), upcast(views[1])
         if not self.official:

@@ -71,7 +71,7 @@ class RankCSELoss(Loss):
         positive_in_lists: Whether the lists of the third term contain the positive.
         official: Whether to compute consistency and ListMLE as in the public re-implementation, which masks
             no copies.
-        mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
+        mask_repeats: Whether to leave out candidates with the text of the anchor or of a positive of it.
 
     Example:
         >>> loss = RankCSELoss()
@@ -125,7 +125,7 @@ class RankCSELoss(Loss):
             views: The two views of each sentence.
             labels: Ignored.
             teacher: The teacher's similarities of sentence i to sentence j, (B, B).
-            sentence_ids: Number of each sentence, (V, B), equal for equal texts; None leaves out nothing.
+            sentence_ids: Numbers of the sentences, see `repeats`; None leaves out nothing.
 
         Raises:
             ValueError: The distillation lacks a teacher, or a list would be empty.

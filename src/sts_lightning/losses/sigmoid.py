@@ -30,7 +30,7 @@ class SigmoidLoss(Loss):
     Args:
         scale: exp(t') at the start, positive; the inverse of a temperature. SigLIP: 10.
         bias: b at the start. SigLIP: -10.
-        mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
+        mask_repeats: Whether to leave out candidates with the text of the anchor or of a positive of it.
 
     Example:
         >>> loss = SigmoidLoss()
@@ -58,7 +58,7 @@ class SigmoidLoss(Loss):
         Args:
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
-            sentence_ids: Number of each sentence, (V, B), equal for equal texts; None leaves out nothing.
+            sentence_ids: Numbers of the sentences, see `repeats`; None leaves out nothing.
         """
         size = views.shape[1]
         cosines = cosine_matrix(views[0], views[1:].flatten(0, 1))  # (B, (V - 1) B)

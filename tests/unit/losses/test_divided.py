@@ -63,6 +63,8 @@ def test_rows_with_a_repeated_sentence_are_left_out(parts: int, kept: list[list[
     value = loss(views, sentence_ids=numbers)
     expected = torch.stack([InfoNCELoss()(views[:, rows]) for rows in kept]).mean()
     torch.testing.assert_close(value, expected)
+    further = torch.cat([numbers, numbers[1:2]])  # a row with further positives, which are no sentences of it
+    torch.testing.assert_close(loss(views, sentence_ids=further), expected)
     (gradient,) = torch.autograd.grad(value, views)
     moved = gradient.abs().amax(dim=(0, 2)).nonzero().flatten().tolist()
     assert moved == [row for rows in kept for row in rows]

@@ -9,6 +9,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses as peers
 
+from sts_lightning.data.collate import View, ViewCollator
+from sts_lightning.data.positives import known_positives
+from sts_lightning.data.tables import table_of_rows
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.testing.tiny_bert import tiny_bert
@@ -93,24 +96,39 @@ def test_two_sided_forms_equal_sentence_transformers(num_views: int, further: tu
     torch.testing.assert_close(ours(views), expected)
 
 
-def test_two_sided_forms_leave_out_copies() -> None:
-    """Sentence 0 is the anchor of rows 0 and 2, and 4 the positive of row 1 and the anchor of row 3."""
-    views = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    ids = [[0, 1, 0, 4], [2, 4, 5, 6]]
+@pytest.mark.parametrize("seed", range(4))
+def test_all_forms_leave_out_what_the_data_pair(seed: int) -> None:
+    """Random triplets of few texts: each candidate is looked up in the table, one by one."""
+    rng = np.random.default_rng(seed)
+    table = [(str(rng.integers(5)), str(rng.integers(3, 12)), str(rng.integers(3, 15))) for _ in range(16)]
+    columns = ("sentence1", "sentence2", "sentence3")
+    known = known_positives(table_of_rows(columns, table), columns, None)
+    pairs = {(a, p) for a, p, _ in table} | {(p, a) for a, p, _ in table}
+    batch = table[:9]
+    views = torch.from_numpy(rng.normal(size=(3, 9, 4)))
+    collate = ViewCollator([View(name) for name in columns], "none", lambda texts, _: texts, known=known)
+    ids = collate([dict(zip(columns, row, strict=True)) for row in batch]).sentence_ids
+
+    def belongs(anchor: str, text: str) -> bool:
+        return anchor == text or (anchor, text) in pairs
+
     total = 0.0
-    for i in range(4):
-        own = {ids[0][i], ids[1][i]}
-        z, positive = views[0, i].numpy(), views[1, i].numpy()
-        logits = [cosine(z, positive)]
-        for j in range(4):
-            other, candidate = views[0, j].numpy(), views[1, j].numpy()
-            if j == i or ids[0][j] not in own:
-                logits += [cosine(positive, other)] + [cosine(z, other)] * (j != i)
-            if j != i and ids[1][j] not in own:
-                logits += [cosine(z, candidate), cosine(positive, candidate)]
-        total += math.log(sum(math.exp(value / 0.05) for value in logits)) - logits[0] / 0.05
-    value = InfoNCELoss(symmetric=True, same_side=True)(views, sentence_ids=torch.tensor(ids))
-    assert value.item() == pytest.approx(total / 4)
+    for i, (a, p, _) in enumerate(batch):
+        kept = [(0, (1, i)), (1, (0, i))]  # view of row i, and the candidate; the first is the positive
+        for j, (other, positive, hard) in enumerate(batch):
+            if not belongs(a, hard):
+                kept += [(0, (2, j)), (1, (2, j))] + [(1, (2, j))] * (j != i)
+            if j == i:
+                continue
+            theirs, mine = belongs(a, positive), belongs(other, p)
+            kept += [(0, (1, j))] * (not theirs)
+            kept += [(1, (0, j))] * (not belongs(a, other) and not mine)
+            kept += [(0, (0, j))] * (not belongs(a, other) and not theirs and not mine)
+            kept += [(1, (1, j))] * (not theirs and not mine)
+        logits = [cosine(views[v, i].numpy(), views[c].numpy()) / 0.05 for v, c in kept]
+        total += np.logaddexp.reduce(logits) - logits[0]
+    loss = InfoNCELoss(positive_negatives=True, symmetric=True, same_side=True)
+    assert loss(views, sentence_ids=ids).item() == pytest.approx(total / 9)
 
 
 @pytest.mark.parametrize("num_views", [2, 5])

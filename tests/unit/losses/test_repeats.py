@@ -81,12 +81,12 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def slow(stem: str, views: np.ndarray, ids: np.ndarray, mask: bool = True) -> float:
     """The mean over rows, negatives found one by one."""
     views = unit(views)
-    count, size = ids.shape
+    count, size, _ = views.shape
     total = 0.0
     for i in range(size):
 
         def is_negative(v: int, j: int, i: int = i) -> bool:
-            return (v, j) != (1, i) and not (mask and ids[v, j] in (ids[0, i], ids[1, i]))
+            return (v, j) != (1, i) and not (mask and ids[v, j] in (ids[0, i], ids[1, i], *ids[count:, i]))
 
         negatives = [
             float(views[0, i] @ views[v, j])
@@ -122,6 +122,7 @@ def test_equals_a_slow_reference(stem: str, num_views: int) -> None:
         rng.integers(9, size=(num_views, 7)),
         np.arange(7 * num_views).reshape(num_views, 7),  # nothing repeated
         np.zeros((num_views, 7), dtype=np.int64),  # nothing else
+        rng.integers(20, size=(num_views + 3, 7)),  # with three further positives
     ):
         numbers = torch.from_numpy(ids)
         assert value(loss, tensor, numbers).item() == pytest.approx(slow(stem, views, ids))
@@ -152,6 +153,29 @@ def test_a_perfect_encoder_of_few_answers(stem: str) -> None:
         assert value(loss, views, ids).item() == pytest.approx(math.log1p(24 * math.exp(-20)))
         assert value(loss, views, None).item() == pytest.approx(math.log(8 + 24 * math.exp(-20)))
     assert value(LOSSES[stem][0], views, ids) < value(LOSSES[stem][0], views, None)
+
+
+def test_a_perfect_encoder_of_few_questions() -> None:
+    """8 questions with four answers each, every answer with the vector of its question."""
+    questions = torch.arange(32) // 4
+    vectors = torch.eye(8, dtype=torch.float64)[questions]
+    views = torch.stack([vectors, vectors])
+    answers = 8 + torch.arange(32).view(8, 4)
+    ids = torch.cat([torch.stack([questions, answers.flatten()]), answers[questions].T])
+    # One answer a question: 28 negatives with a cosine of 0.
+    expected = {
+        "infonce": math.log1p(28 * math.exp(-20)),
+        "gist": math.log1p(28 * math.exp(-20)),
+        "decoupled": math.log(28) - 20,
+        "hardness": math.log1p(28 * math.exp(-20)),
+        "energy": 0.0,
+    }
+    for stem, of_one_answer in expected.items():
+        loss = type(LOSSES[stem][0])()
+        assert value(loss, views, ids).item() == pytest.approx(of_one_answer, abs=1e-12), stem
+        assert value(loss, views, ids[:2]) > of_one_answer + 0.1, stem
+    two_sided = InfoNCELoss(symmetric=True, same_side=True)
+    assert value(two_sided, views, ids).item() == pytest.approx(math.log(2), abs=1e-6)  # its pair twice
 
 
 def test_positives_that_meet_hard_negatives() -> None:
