@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -30,10 +30,14 @@ class PartRows:
         shares: Rows of each source, which follow each other in the table.
         batch_size: Examples in a batch. The last batch of an epoch may be smaller; a last batch of a single
             example is dropped, since batch statistics are undefined on it.
+        anchors: Number of the anchor in each row whose anchor is in several, counted from the first row of
+            the part. These rows are divided among different batches as far as possible: another row of an
+            anchor has no negative of it, and takes the place of one that has.
     """
 
     shares: Sequence[Share]
     batch_size: int
+    anchors: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def drawn(self) -> int:
@@ -48,12 +52,45 @@ class PartRows:
     def first(self, batches: int) -> PartRows:
         """Return the same rows with at most so many batches in an epoch, of each source in proportion."""
         ratio = min(1.0, batches * self.batch_size / self.drawn)
-        return PartRows([(length, round(ratio * drawn)) for length, drawn in self.shares], self.batch_size)
+        return replace(self, shares=[(length, round(ratio * drawn)) for length, drawn in self.shares])
 
     @property
     def starts(self) -> range:
         """First position of each batch among the rows of an epoch."""
         return range(0, self.drawn - self.drops_one, self.batch_size)
+
+    def batches(self, rows: Sequence[int], first: int) -> list[list[int]]:
+        """Divide the rows of an epoch among its batches, in order where no anchor is repeated.
+
+        Args:
+            rows: Rows of the table in random order.
+            first: First row of the part in the table.
+        """
+        slices = [list(rows[start : start + self.batch_size]) for start in self.starts]
+        if not self.anchors:
+            return slices
+        room = [len(batch) for batch in slices]
+        batches: list[list[int]] = [[] for _ in room]
+        without: dict[int, int] = {}  # the first batch after all that have an anchor
+        left, current = [], 0
+        for row in rows:
+            while current < len(room) and len(batches[current]) == room[current]:
+                current += 1
+            anchor = self.anchors.get(row - first)
+            place = current if anchor is None else max(current, without.get(anchor, 0))
+            while place < len(room) and len(batches[place]) == room[place]:
+                place += 1
+            if place == len(room):
+                left.append(row)
+                continue
+            batches[place].append(row)
+            if anchor is not None:
+                without[anchor] = place + 1
+        for batch, size in zip(batches, room, strict=True):
+            missing = size - len(batch)
+            batch += left[:missing]
+            left = left[missing:]
+        return batches
 
 
 class EpochBatches(Sampler[list[int]]):
@@ -87,6 +124,7 @@ class EpochBatches(Sampler[list[int]]):
         first = 0
         for part in self.parts:
             rows: list[int] = []
+            of_part = first
             for length, drawn in part.shares:
                 whole, rest = divmod(drawn, length) if length else (0, 0)
                 rows += list(range(first, first + length)) * whole
@@ -96,7 +134,7 @@ class EpochBatches(Sampler[list[int]]):
                 first += length
             order = torch.randperm(len(rows), generator=generator).tolist()
             rows = [rows[index] for index in order]
-            batches += [rows[start : start + part.batch_size] for start in part.starts]
+            batches += part.batches(rows, of_part)
         if len(self.parts) > 1:
             batches = [batches[index] for index in torch.randperm(len(batches), generator=generator).tolist()]
         start, self.skip = self.skip, 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -57,6 +58,8 @@ class DataModule(pl.LightningDataModule):
         rows: Rows of each part, and how they are drawn; set by `setup`.
         trained_on: Number of training examples next to the published one; set by `setup`.
         epoch_batches: Limit of the batches in an epoch, or None.
+        masked: Names of the parts whose loss leaves known positives out, by default all; rows of the others
+            are drawn whatever their anchors.
         batches_ahead: Batches that a thread prepares ahead of the consumer, if there are no worker processes.
 
     Raises:
@@ -88,6 +91,7 @@ class DataModule(pl.LightningDataModule):
         self.seed = seed
         self.num_workers = num_workers
         self.epoch_batches: int | None = None
+        self.masked: Collection[str] = self.parts
         self.batches_ahead = 0
         self.digest_files: Callable[[], dict[str, str]] = dict
         self._loaded = False
@@ -217,13 +221,14 @@ class DataModule(pl.LightningDataModule):
         """Return shuffled training batches."""
         prepare, _ = self._connected()
         shard = Shard.current()
+        known = {name: self._known_positives(name) for name in self.parts}
         parts = {
-            name: ViewCollator(part.views, part.label, prepare, shard, self._known_positives(name))
+            name: ViewCollator(part.views, part.label, prepare, shard, known[name])
             for name, part in self.parts.items()
         }
         return ResumableLoader(
             self.train,
-            list(self.rows.values()),
+            [replace(rows, anchors=known[name].rows) for name, rows in self.rows.items()],
             JointCollator(parts) if self.data_set.parts else parts[""],
             self.seed,
             self.num_workers,
@@ -234,16 +239,17 @@ class DataModule(pl.LightningDataModule):
     def _known_positives(self, name: str) -> KnownPositives:
         """Return what a part says of texts that meet in a batch; nothing of scored pairs and single texts."""
         part = self.parts[name]
+        if name not in self.masked:
+            return KnownPositives()
         columns = list(dict.fromkeys(view.column for view in part.views))
         if name not in self._known and part.label == "none" and 1 < len(columns) == len(part.views):
             known = known_positives(self.splits[name].train, columns, self._token_ids)
             if known.partners:
                 log.info(
-                    "%s%s with several positives (%s rows): loss.mask_repeats keeps these from being "
-                    "negatives of each other",
+                    "%s%s with several positives (%s rows): these are no negatives of each other",
                     f"{name}: " if name else "",
                     counted(len(known.partners), "anchor"),
-                    f"{known.rows:,}",
+                    f"{len(known.rows):,}",
                 )
             self._known[name] = known
         return self._known.setdefault(name, KnownPositives())

@@ -24,12 +24,12 @@ class KnownPositives:
     Attributes:
         spelling: The text that stands for each text whose token ids are those of an earlier one.
         partners: The texts with which each anchor that has several is paired, in either order.
-        rows: Number of rows of these anchors.
+        rows: Number of the anchor in each row that has one of these.
     """
 
     spelling: Mapping[str, str] = field(default_factory=dict)
     partners: Mapping[str, Set[str]] = field(default_factory=dict)
-    rows: int = 0
+    rows: Mapping[int, int] = field(default_factory=dict)
 
     def further_ids(self, texts: Sequence[Sequence[str]], ids: Sequence[Sequence[int]]) -> list[list[int]]:
         """Return the numbers of further texts of a batch that are no negatives of each row's anchor.
@@ -80,7 +80,9 @@ def known_positives(table: Dataset, columns: Sequence[str], token_ids: TokenIds 
     for text, partner in chain(zip(anchors, positives, strict=True), zip(positives, anchors, strict=True)):
         if text in as_anchor and (first := only.setdefault(text, partner)) != partner:
             partners.setdefault(text, {first}).add(partner)
-    return KnownPositives(spelling, partners, sum(anchor in partners for anchor in anchors))
+    numbers = {anchor: number for number, anchor in enumerate(partners)}
+    rows = {row: numbers[anchor] for row, anchor in enumerate(anchors) if anchor in numbers}
+    return KnownPositives(spelling, partners, rows)
 
 
 def _spellings(texts: Iterable[str], token_ids: TokenIds) -> dict[str, str]:

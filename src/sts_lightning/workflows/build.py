@@ -30,7 +30,7 @@ from sts_lightning.training.assembly import make_loss, make_module
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import StepCount, count_steps, make_trainer
-from sts_lightning.workflows.checks import Parts, has_head
+from sts_lightning.workflows.checks import Parts, has_head, losses_by_part
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +100,10 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
         encoder.prepare(machine.chunk_tokens, training=False),
         encoder.tokenizer,
     )
+    losses = losses_by_part(loss, data).items()
+    data.masked = [
+        name for name, part in losses if any(getattr(m, "mask_repeats", False) for m in part.modules())
+    ]
     steps = count_steps(cfg.trainer, len(data.train_dataloader()))
     data.epoch_batches = steps.epoch_steps  # of the loaders from here on: a limit shortens their epochs
     data.batches_ahead = 0 if machine.accelerator == "cpu" else BATCHES_AHEAD

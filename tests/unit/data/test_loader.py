@@ -136,6 +136,22 @@ def test_the_first_batches_of_a_part_have_its_sources_in_proportion() -> None:
     assert part.first(100) == part
 
 
+def test_rows_of_an_anchor_are_in_different_batches() -> None:
+    # 3 anchors of 5 rows after a part of 9 rows without any; 6 rows with none of their own.
+    anchors = {row: row % 3 for row in range(15)}
+    source = loader(parts=[PARTS[0], PartRows([(21, 21)], 4, anchors)], rows=30)
+    for epoch in (list(source), list(source)):
+        batches = [batch for batch in epoch if batch[0] >= 9]
+        assert sorted(map(len, batches)) == [4, 4, 4, 4, 4]  # and one row left out, as without anchors
+        assert len(set(chain.from_iterable(batches))) == 20
+        met = [[row % 3 for row in batch if row < 24] for batch in batches]
+        assert all(len(set(found)) == len(found) for found in met)
+    one = PartRows([(10, 10)], 4, dict.fromkeys(range(10), 0))  # cannot be divided
+    assert sorted(chain.from_iterable(loader(parts=[one], rows=10))) == list(range(10))
+    alone = PartRows([(22, 22)], 4, {3: 0})
+    assert list(loader(parts=[alone])) == list(loader())
+
+
 def test_a_last_batch_of_one_row_is_dropped() -> None:
     assert [len(batch) for batch in loader(rows=9)] == [4, 4]
     assert [len(batch) for batch in loader(rows=10)] == [4, 4, 2]

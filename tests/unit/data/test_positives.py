@@ -14,6 +14,7 @@ from datasets import Dataset
 from sts_lightning.core.distributed import Shard
 from sts_lightning.data.collate import View, ViewCollator
 from sts_lightning.data.data_set import DataSet, Splits, column_views
+from sts_lightning.data.loader import EpochBatches, PartRows
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.positives import TokenIds, known_positives
 from sts_lightning.data.tables import SourceCount, table_of_rows
@@ -111,6 +112,22 @@ def test_the_loader_knows_the_table_and_says_so(caplog: pytest.LogCaptureFixture
     lines = [record.getMessage() for record in caplog.records if "several" in record.getMessage()]
     assert len(lines) == 1
     assert lines[0].startswith("1 anchor with several positives (3 rows): ")
+
+
+def test_a_loss_without_the_mask_has_the_old_batches() -> None:
+    source = table(*(f"question {row % 2}|{row}" for row in range(8)))
+    batches = {}
+    for masked in ([""], []):
+        data = module(source)
+        data.connect(keep, keep)
+        data.setup()
+        data.masked = masked
+        batches[len(masked)] = list(data.train_dataloader())
+    plain = EpochBatches([PartRows([(8, 8)], 4)], data.seed)
+    rows = [[int(text) for text in batch.rows[1]] for batch in batches[0]]
+    assert rows == list(plain)
+    assert [batch.sentence_ids.shape for batch in batches[0]] == [(2, 4), (2, 4)]
+    assert [batch.sentence_ids.shape for batch in batches[1]] == [(3, 4), (3, 4)]  # each question twice
 
 
 @pytest.mark.parametrize(
