@@ -42,7 +42,8 @@ def test_run_folder_holds_everything(uninterrupted: Path) -> None:
     hidden = [name for name in names if "/." in f"/{name}"]
     assert hidden == [".lock"]  # no temporary file is left
     result = metrics(uninterrupted)
-    assert result["data"] == [{"source": "toy pairs", "read": 256, "dropped": {}, "weight": 1.0, "kept": 256}]
+    [source] = result["data"]
+    assert source.items() >= {"source": "toy pairs", "read": 256, "dropped": {}, "kept": 256}.items()
     # Without the build that the wheels of the package index leave out of their metadata.
     assert torch.__version__.startswith(result["versions"]["torch"])
     assert result["steps"] == 32

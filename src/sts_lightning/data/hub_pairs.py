@@ -72,7 +72,9 @@ def pairs_hub(
                 return Pairs(table, count, f"{path}, split {name}", _task_name(path))
 
             train = read_split(split, TRAINING)
-            return scored.splits(train.table, [train.count], train.source, read_split)
+            return scored.splits(
+                train.table, [train.count], train.source, read_split, lambda row: f"row {row}"
+            )
 
     return DataSet(read, label=scored.label)
 

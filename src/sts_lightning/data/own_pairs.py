@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -29,8 +30,9 @@ from sts_lightning.data.files import (
     weighted,
 )
 from sts_lightning.data.overlap import pair_key, report_common
-from sts_lightning.data.readers.row_values import BadRows, Range, check_score_range
+from sts_lightning.data.readers.row_values import SHOWN_LINES, BadRows, Range, check_score_range
 from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.data.tables import (
     LABELLED,
     SCORE_RANGE,
@@ -51,6 +53,9 @@ DEV_FRACTION = 0.1
 
 USUAL_RANGES: tuple[Range, ...] = ((0.0, 1.0), (-1.0, 1.0), SCORE_RANGE)
 """Ranges of scores that are recognised, the narrowest first."""
+
+FEW = 0.01
+"""Share of the scores that are too few to decide the range of all: one label of -0.01 may be a slip."""
 
 CLASSES_HINT = (
     "For words in place of scores: loss=cosent data=classes_file 'data.classes=[...]', least similar first."
@@ -101,8 +106,19 @@ def pairs_file(
 
     def read() -> Splits:
         with at_setting("path"):
-            table, counts = read_files(find_files(files), partial(read_file, role=TRAINING))
-            return scored.splits(table, counts, summary(list(files)), other)
+            found = find_files(files)
+            table, counts = read_files(found, partial(read_file, role=TRAINING))
+
+            def place(row: int) -> str:
+                for file, count in zip(found, counts, strict=True):
+                    if row < count.read:
+                        # Read once more, for errors alone: texts with line breaks shift the lines.
+                        records = read_records(Path(file), list(columns), columns[2:], bad=BadRows())
+                        return f"{file}, line {next(islice(records, row, None))[0]}"
+                    row -= count.read
+                raise IndexError(row)
+
+            return scored.splits(table, counts, summary(list(files)), other, place)
 
     return DataSet(read, label=scored.label)
 
@@ -131,8 +147,8 @@ class ScoredPairs:
     Scores are mapped linearly from ``score_range`` to [0, 5]. Without it, the range is recognised from all
     training scores together (`recognise_range`). Dev and test pairs may be on another scale, which changes
     no correlation: each is mapped by the range that it is recognised by, and stays as it is on any other.
-    The dev split is stratified by score; a pair that occurs more than once (in either order) is never split
-    between training and dev.
+    The dev split is stratified by score; a pair that occurs more than once (in either order, and in any
+    case and punctuation) is never split between training and dev.
 
     Attributes:
         columns: Names of the columns of the first sentence, the second sentence and the score.
@@ -181,6 +197,7 @@ class ScoredPairs:
         counts: list[SourceCount],
         source: str,
         read_other: Callable[[str, str], Pairs],
+        place: Callable[[int], str],
     ) -> Splits:
         """Return training pairs on the scale of STS, with dev and test pairs.
 
@@ -189,15 +206,17 @@ class ScoredPairs:
             counts: Counts of the sources.
             source: Name of the sources, for messages.
             read_other: Reader of a source of dev or test pairs, given with this role.
+            place: Function from a row of the table to its place in its source, for errors.
 
         Raises:
             DataError: The range of the scores is not recognised, there are too few pairs for a dev split, or
                 dev or test pairs are malformed.
         """
         scores = values_of(table, "label")
-        score_range = self.score_range or recognise_range(scores, source)
+        score_range = self.score_range or recognise_range(scores, source, place)
         if self.score_range is not None or len(counts) > 1:
             _warn_of_narrow_scores(scores, counts, score_range)
+        _count_several_scores(table, counts)
         if self.limit is not None:
             table = sample_rows(table, self.limit, counts)
         if self.dev is None:
@@ -229,12 +248,14 @@ class ScoredPairs:
     def _dev_rows(self, table: Dataset, source: str) -> np.ndarray:
         """Return a mask of the dev rows: a fraction of the distinct pairs, stratified by score.
 
-        See `stratified`. Of a pair that occurs more than once the first score counts.
+        See `stratified`. Of a pair that occurs more than once the first score counts. Spellings of a pair
+        that differ in case, punctuation or the form of Unicode are one pair: to many models they are the same
+        text, and a model that has learnt one by heart knows the other.
 
         Raises:
             DataError: There are too few pairs, or too few different scores.
         """
-        keys = [pair_key(first, second, "exact") for first, second in pairs_of(table)]
+        keys = [pair_key(first, second, "normalized") for first, second in pairs_of(table)]
         first_rows: dict[Hashable, int] = {}
         for row, key in enumerate(keys):
             first_rows.setdefault(key, row)
@@ -267,18 +288,34 @@ def usual_range(scores: Sequence[float]) -> Range | None:
     return next((usual for usual in USUAL_RANGES if usual[0] <= low and high <= usual[1]), None)
 
 
-def recognise_range(scores: Sequence[float], source: str) -> Range:
+def recognise_range(scores: Sequence[float], source: str, place: Callable[[int], str]) -> Range:
     """Return the range that training scores are taken to be in, and log it.
 
     Args:
         scores: The scores of all sources together: those of one may not fill the range.
         source: Name of the sources.
+        place: Function from the position of a score to its place in its source.
 
     Raises:
-        DataError: It is none of `USUAL_RANGES`.
+        DataError: It is none of `USUAL_RANGES`, or at most `FEW` of the scores decide it.
     """
     low, high = min(scores), max(scores)
     recognised = usual_range(scores)
+    least, most = recognised or _round_range(low, high)
+    for narrow in USUAL_RANGES:
+        outside = [row for row, score in enumerate(scores) if not narrow[0] <= score <= narrow[1]]
+        if not outside:
+            break
+        if len(outside) <= FEW * len(scores):
+            shown = "; ".join(f"{scores[row]:g} ({place(row)})" for row in outside[:SHOWN_LINES])
+            raise DataError(
+                f"all scores but {len(outside):,} of {len(scores):,} lie in [{narrow[0]:g}, {narrow[1]:g}]: "
+                f"{shown}{'; ...' if len(outside) > SHOWN_LINES else '.'}",
+                source,
+                key="data.score_range",
+                hint="Correct them, or give the range of all scores: "
+                f"'data.score_range=[{least:.12g},{most:.12g}]'.",
+            )
     if recognised is None:
         usual = ", ".join(f"[{least:g}, {most:g}]" for least, most in USUAL_RANGES)
         least, most = _round_range(low, high)
@@ -325,6 +362,23 @@ def _warn_of_narrow_scores(
                 max(of_source),
                 *score_range,
             )
+
+
+def _count_several_scores(table: Dataset, counts: Sequence[SourceCount]) -> None:
+    """Count for each source the pairs that it has with more than one score."""
+    first, second, scores = (values_of(table, name) for name in LABELLED)
+    keys = [pair_key(*pair, "exact") for pair in zip(first, second, strict=True)]
+    start = 0
+    for count in counts:
+        end = start + count.read
+        seen: dict[Hashable, float] = {}
+        several = {
+            key
+            for key, score in zip(keys[start:end], scores[start:end], strict=True)
+            if seen.setdefault(key, score) != score
+        }
+        count.several_scores = len(several)
+        start = end
 
 
 def stratified(scores: np.ndarray, size: int, seed: int) -> np.ndarray:

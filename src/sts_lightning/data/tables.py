@@ -30,12 +30,14 @@ class SourceCount:
         read: Rows read.
         dropped: Rows dropped, by reason.
         weight: Share of the remaining rows that an epoch has: 2 for each row twice, 0.5 for half of them.
+        several_scores: Number of pairs that were read with more than one score.
     """
 
     source: str
     read: int
     dropped: dict[str, int] = field(default_factory=dict)
     weight: float = 1.0
+    several_scores: int = 0
 
     @property
     def kept(self) -> int:
@@ -51,8 +53,17 @@ class SourceCount:
         """Log the rows read, dropped (with reasons) and kept."""
         reasons = "".join(f", {count:,} dropped: {why}" for why, count in self.dropped.items() if count)
         share = "" if self.weight == 1 else f", weight {self.weight:g}: {self.drawn:,} rows in an epoch"
+        several = (
+            f", {counted(self.several_scores, 'pair')} with several scores" if self.several_scores else ""
+        )
         log.info(
-            "%s: %s rows read%s, %s kept%s", self.source, f"{self.read:,}", reasons, f"{self.kept:,}", share
+            "%s: %s rows read%s, %s kept%s%s",
+            self.source,
+            f"{self.read:,}",
+            reasons,
+            f"{self.kept:,}",
+            share,
+            several,
         )
 
 

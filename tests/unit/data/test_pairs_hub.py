@@ -103,6 +103,13 @@ def test_named_splits_columns_and_range(tmp_path: Path) -> None:
     assert [(task.name, len(task.subsets["test"])) for task in data.tests] == [("own", 3)]
 
 
+def test_the_row_of_a_score_that_would_decide_the_range_is_named(tmp_path: Path) -> None:
+    save(tmp_path, "train", [*rows(150, top=1.0), ("a", "b", -0.01)])
+    told = str(rejected(tmp_path))
+    assert f"{tmp_path}, split train: all scores but 1 of 151 lie in [0, 1]: -0.01 (row 150)." in told
+    assert "'data.score_range=[-1,1]'" in told
+
+
 def test_a_limit_is_a_fixed_sample(tmp_path: Path) -> None:
     save(tmp_path, "train", rows(100))
     sampled, again = read(tmp_path, limit=40), read(tmp_path, limit=40)

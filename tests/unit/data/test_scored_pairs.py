@@ -110,6 +110,51 @@ def test_any_other_range_has_to_be_given(scores: tuple[float, ...], proposed: st
     assert [data.source_score(label) for label in data.train["label"]] == pytest.approx(scores)
 
 
+@pytest.mark.parametrize(
+    ("usual", "odd", "hint"),
+    [
+        ((0, 0.25, 1), -0.01, "[-1,1]"),
+        ((0, 0.25, 1), 4, "[0,5]"),
+        ((-1, 0.25, 1), 1.5, "[-1,2]"),
+        ((0, 3, 5), 55, "[0,100]"),
+    ],
+)
+def test_one_in_a_hundred_scores_does_not_decide_the_range(
+    usual: tuple[float, ...], odd: float, hint: str, tmp_path: Path
+) -> None:
+    """The third row has a line break in quotes, so that row and line differ."""
+    dev = scored(tmp_path / "dev.csv", 1, 2)
+
+    def taken(count: int, *odd: float) -> tuple[float, float]:
+        scores = [usual[i % 3] for i in range(count - len(odd))]
+        path = Path(scored(tmp_path / "mine.csv", *scores, *odd))
+        path.write_text(path.read_text().replace("a2,", '"a\n2",'))
+        return pairs_file(str(path), dev_path=dev).read().score_range
+
+    for count, found in ((100, [odd]), (200, [odd, odd])):
+        with pytest.raises(DataError) as caught:
+            taken(count, *found)
+        assert f"all scores but {len(found)} of {count} lie in [{usual[0]}, {usual[2]}]: {odd} (" in str(
+            caught.value
+        )
+        for index in range(len(found)):
+            # A header, a line for each row before it, and that of the line break.
+            assert f"mine.csv, line {count - len(found) + index + 3})" in str(caught.value)
+        assert str(caught.value).endswith(f"'data.score_range={hint}'.")
+        assert caught.value.key == "data.score_range"
+    if odd in (-0.01, 4):  # in a usual range, which a larger share does decide
+        low, high = (float(end) for end in hint.strip("[]").split(","))
+        assert taken(99, odd) == taken(200, odd, odd, odd) == (low, high)
+
+
+def test_the_rows_that_would_decide_the_range_are_named_in_any_file_and_counted(tmp_path: Path) -> None:
+    files = [scored(tmp_path / "a.csv", *[0, 1] * 400), scored(tmp_path / "b.csv", 0, *[2] * 7)]
+    with pytest.raises(DataError) as caught:
+        pairs_file(list(files)).read()
+    places = "; ".join(f"2 ({files[1]}, line {line})" for line in range(3, 8))
+    assert f"all scores but 7 of 808 lie in [0, 1]: {places}; ... Correct them" in str(caught.value)
+
+
 def test_the_range_is_that_of_all_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The first file alone would be taken to be in [0, 1]; a file on a scale of its own is named."""
     files = [scored(tmp_path / "a.csv", 0, 1, 1), scored(tmp_path / "b.csv", 2, 5)]
@@ -178,6 +223,51 @@ def test_pairs_that_differ_in_white_space_are_the_same_pair(
         "label": 0,
     }
     assert "6 of 6 training pairs also occur in the test pairs" in caplog.text
+
+
+E_ONE, E_TWO = "caf\u00e9", "cafe\u0301"
+"""The same word in Unicode's forms NFC and NFD."""
+
+
+@pytest.mark.parametrize(
+    ("train", "other"),
+    [("The {} is red.", "the {} is red"), (f"{E_ONE} {{}}", f"{E_TWO} {{}}")],
+)
+def test_a_pair_in_another_spelling_is_the_same_pair(
+    train: str, other: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the file of dev or test pairs it is counted; in the file itself it is never divided."""
+    lines = {
+        name: [f"{text.format(f'box{i}')},{text.format(f'bag{i}')},{i * 7 % 5}" for i in range(40)]
+        for name, text in (("a", train), ("b", other))
+    }
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text(HEAD + "\n".join(lines[name]), encoding="utf-8")
+    path, test = (str(tmp_path / f"{name}.csv") for name in "ab")
+    pairs_file(path, dev_path=scored(tmp_path / "dev.csv", 1, 2), test_path=test).read()
+    assert "40 of 40 training pairs also occur in the test pairs" in caplog.text
+    (tmp_path / "both.csv").write_text(HEAD + "\n".join(lines["a"] + lines["b"]), encoding="utf-8")
+    for seed in range(3):
+        splits = pairs_file(str(tmp_path / "both.csv"), seed=seed).read()
+        numbers = [
+            {text.rstrip(".").split("box")[1].split()[0] for text in table["sentence1"]}
+            for table in (splits.train, splits.dev)
+        ]
+        assert [len(part) for part in numbers] == [36, 4]
+        assert not numbers[0] & numbers[1]
+        assert len(splits.dev) == 8
+
+
+def test_pairs_with_several_scores_are_counted_for_each_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of the first file: x and y in either order; a repeated pair with one score does not count."""
+    (tmp_path / "a.csv").write_text(HEAD + "x,y,1\ny,x,2\nx,y,3\nv,w,4\nv,w,4.0\nt,u,0\nt,u,5\n")
+    files = [str(tmp_path / "a.csv"), scored(tmp_path / "b.csv", 0, 5)]
+    with caplog.at_level("INFO"):
+        data_module(pairs_file, list(files), dev_path=scored(tmp_path / "dev.csv", 1, 2)).setup()
+    assert "a.csv, training pairs: 7 rows read, 7 kept, 2 pairs with several scores" in caplog.messages
+    assert "b.csv, training pairs: 2 rows read, 2 kept" in caplog.messages
 
 
 DRAWN = np.random.default_rng(0)

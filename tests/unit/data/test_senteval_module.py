@@ -116,8 +116,7 @@ def test_own_training_files_are_compared_with_the_usual_pairs(
 ) -> None:
     path = put(root, "mine.csv", "sent0,sent1,hard_neg", *pairs)
     data_module(nli_triplets, str(root), path, senteval_text="prepared").setup()
-    count = sum("A cat." in pair and "barks" in pair and "dog, " in pair for pair in pairs) or 2
-    assert f"{count} of 3 training pairs also occur in the {where}" in caplog.text
+    assert f"2 of 3 training pairs also occur in the {where}" in caplog.text
     assert caplog.text.count("also occur") == 1
 
 
