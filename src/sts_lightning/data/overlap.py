@@ -97,7 +97,7 @@ def filter_of(dropped: Mapping[str, int]) -> tuple[OverlapFilter, int] | None:
 def report_common(
     train: Dataset, sources: Sequence[SourceCount], tables: Iterable[Dataset], where: str
 ) -> None:
-    """Warn of training examples with a pair of `in_tests` that also occurs in other pairs.
+    """Warn of training examples with a pair of `in_tests` that also occurs in other pairs, in any spelling.
 
     Args:
         train: Training examples, one source after another.
@@ -105,7 +105,7 @@ def report_common(
         tables: The other pairs.
         where: Name of the other pairs.
     """
-    common = in_tests(train, tables, "exact")
+    common = in_tests(train, tables, "normalized")
     if not common.any():
         return
     parts = np.split(common, np.cumsum([source.kept for source in sources])[:-1])
@@ -113,8 +113,8 @@ def report_common(
         f"{source.source}: {part.sum():,}" for source, part in zip(sources, parts, strict=True) if part.any()
     ]
     log.warning(
-        "WARNING: %s of %s training pairs also occur in the %s%s, in the same or the other order; the scores "
-        "on these are too high.",
+        "WARNING: %s of %s training pairs also occur in the %s%s, in either order and whatever their case "
+        "and punctuation; the scores on these are too high.",
         f"{common.sum():,}",
         f"{len(train):,}",
         where,
