@@ -147,7 +147,8 @@ def score(
     value = float(text) if _DECIMAL.fullmatch(text.strip(" \t\r")) else math.nan
     if not math.isfinite(value):
         shown = text if len(text) <= 40 else f"{text[:40]}..."
-        raise DataError(f"the score {shown!r} is not a number.", path, line)
+        comma = "; write a decimal point" if _DECIMAL.fullmatch(text.strip().replace(",", ".", 1)) else ""
+        raise DataError(f"the score {shown!r} is not a number{comma}.", path, line)
     low, high = score_range or (-math.inf, math.inf)
     if not low <= value <= high:
         raise DataError(f"the score {value:g} lies outside [{low:g}, {high:g}].", path, line)

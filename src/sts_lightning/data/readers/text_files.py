@@ -6,13 +6,14 @@ import csv
 import json
 import logging
 import re
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from sts_lightning.core.errors import DataError
 from sts_lightning.core.files import parse_json
+from sts_lightning.core.text import counted
 from sts_lightning.data.readers.row_values import BadRows, text_of
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,14 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)\s*")
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?[0-9]*,[0-9]+\s*")
+_QUOTED_DECIMAL = re.compile(r'"\s*[+-]?[0-9]*,[0-9]+\s*"')
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
+
+_SEPARATOR_LINE = re.compile(r'"?sep=([^\w\s"]|\t)"?')
+"""First line by which Excel is told, and tells others, what separates the columns."""
+
+_CONTROL = re.compile("[\x80-\x9f]")
+"""Control characters that no text has: in Windows-1252 their bytes are the euro sign, quotes and dashes."""
 
 Row = tuple[int, list[str]]
 """Line number (from 1) and fields."""
@@ -57,11 +66,13 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
         try:
             text = line.decode("latin-1" if latin1 else "utf-8")
         except UnicodeDecodeError as error:
+            # Windows-1252 is Latin-1 but for 0x80 to 0x9f, which no Latin-1 text has.
+            marked = raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
             raise DataError(
-                f"byte 0x{line[error.start]:02x} at column {error.start + 1} is not UTF-8; "
-                "convert the file, for example with `iconv -f latin1 -t utf-8`, or `-f utf-16`.",
+                f"byte 0x{line[error.start]:02x} at column {error.start + 1} is not UTF-8.",
                 path,
                 number,
+                hint=f"Convert the file: `iconv -f {'utf-16' if marked else 'cp1252'} -t utf-8 OLD > NEW`.",
             ) from error
         if "\0" in text:
             raise DataError("a NUL character; is the file UTF-16? Convert it to UTF-8.", path, number)
@@ -107,8 +118,9 @@ def read_records(
     """Read the named columns of a CSV, TSV or JSONL file; the suffix determines the format.
 
     CSV is quoted as in spreadsheets, with commas, semicolons or tabs between the columns, as the header line
-    shows; TSV has no quoting. Blank lines at the end are ignored. Where the columns are not separated by
-    commas, a number may have a decimal comma, and is returned with a point.
+    shows, or what a first line such as ``sep=;`` names; TSV has no quoting. Blank lines at the end are
+    ignored. A number may have a decimal comma, and is returned with a point: where the columns are not
+    separated by commas, or no number of the file has a point.
 
     A file without a header line is read if it has a column of numbers and its first line can be a row of
     these columns, in the order of ``columns``; otherwise it is an error.
@@ -118,7 +130,8 @@ def read_records(
         columns: Names of the columns, in the order of the returned fields.
         numbers: Names of the columns that hold numbers, which JSONL need not quote.
         setting: What the user names the columns with, for errors; None if the names are fixed.
-        bad: Keeps the errors of rows of JSONL whose values are of another kind, which are then left out.
+        bad: Keeps the errors of rows, which are then left out: of JSONL those whose values are of another
+            kind, of tables the header once more.
 
     Raises:
         DataError: The suffix is unknown, a column is missing or occurs twice, a row is malformed, or
@@ -131,19 +144,34 @@ def read_records(
     if suffix == ".jsonl":
         rows = _read_jsonl(path, columns, numbers, hint, bad)
     else:
-        rows = _read_table(path, columns, numbers, hint)
+        rows = _read_table(path, columns, numbers, hint, bad)
     empty = True
-    for row in rows:
+    controls: list[int] = []
+    for number, fields in rows:
         empty = False
-        yield row
+        controls += [number for field in fields if not field.isascii() and _CONTROL.search(field)]
+        yield number, fields
     if empty:
         bad.check()
         raise DataError("the file has a header but no rows.", path)
+    if controls:
+        log.warning(
+            "WARNING: %s: %s, the first in line %d, with control characters (U+0080 to U+009F): mostly "
+            "Windows-1252 that was read as Latin-1, which loses euro signs, quotation marks and dashes. "
+            "Convert the original file: `iconv -f cp1252 -t utf-8 OLD > NEW`.",
+            path,
+            counted(len(controls), "text"),
+            controls[0],
+        )
 
 
-def _read_table(path: Path, columns: list[str], numbers: Collection[str], hint: str | None) -> Iterator[Row]:
+def _read_table(
+    path: Path, columns: list[str], numbers: Collection[str], hint: str | None, bad: BadRows
+) -> Iterator[Row]:
     lines = strip_blank_end(read_lines(path))
     quoting = path.suffix.lower() == ".csv"
+    named = _SEPARATOR_LINE.fullmatch(lines[0]) if quoting else None
+    above = 0 if named is None else 1
     # The default limit of 131,072 characters is too low for long texts; no field is longer than the file.
     csv.field_size_limit(max(csv.field_size_limit(), sum(len(line) + 1 for line in lines)))
 
@@ -151,25 +179,35 @@ def _read_table(path: Path, columns: list[str], numbers: Collection[str], hint: 
         if not quoting:
             yield from ((number, line.split(separator)) for number, line in enumerate(lines, start=1))
             return
-        reader = csv.reader(iter(f"{line}\n" for line in lines), delimiter=separator, strict=True)
+        reader = csv.reader(iter(f"{line}\n" for line in lines[above:]), delimiter=separator, strict=True)
         try:
-            yield from ((reader.line_num, fields) for fields in reader)
+            yield from ((reader.line_num + above, fields) for fields in reader)
         except csv.Error as error:
-            raise DataError(f"not valid CSV ({error}).", path, reader.line_num) from error
+            raise DataError(f"not valid CSV ({error}).", path, reader.line_num + above) from error
 
     firsts: dict[str, list[str]] = {}
-    for separator in SEPARATORS if quoting else ("\t",):
+    if len(lines) == above:
+        raise DataError("the file has no header and no rows.", path)
+    for separator in named[1] if named else SEPARATORS if quoting else "\t":
         with suppress(DataError):  # quoted as in CSV with another separator
             firsts[separator] = next(rows(separator))[1]
     if not firsts:
         next(rows(","))  # raises
-    separator, header = _find_header(path, columns, numbers, hint, firsts)
+    separator, header = _find_header(path, above + 1, columns, numbers, hint, firsts)
+    decimals = [index for index, name in enumerate(columns) if name in numbers]
+    if separator == ",":
+        quoted = decimals and any(map(_QUOTED_DECIMAL.search, lines))  # else the file is not read twice
+        values = _select(path, columns, header, rows(","), BadRows()) if quoted else ()
+        if not quoted or not all(_without_point(fields[index]) for _, fields in values for index in decimals):
+            decimals = []
+    decimal = "a decimal comma is read ('3,5' as 3.5)"
     if quoting and separator != ",":
-        decimal = ", and a decimal comma is read ('3,5' as 3.5)" if numbers else ""
-        log.info("%s: the columns are separated by %s%s", path, SEPARATORS[separator], decimal)
-    decimals = [index for index, name in enumerate(columns) if name in numbers and separator != ","]
+        word = SEPARATORS.get(separator, separator)
+        log.info("%s: the columns are separated by %s%s", path, word, f", and {decimal}" if decimals else "")
+    elif quoting and decimals:
+        log.info("%s: no number has a point, and %s", path, decimal)
     warned = quoting  # quotes are no text in CSV
-    for number, fields in _select(path, columns, header, rows(separator)):
+    for number, fields in _select(path, columns, header, rows(separator), bad):
         for index in decimals:
             if _DECIMAL_COMMA.fullmatch(fields[index]):
                 fields[index] = fields[index].replace(",", ".")
@@ -184,8 +222,14 @@ def _read_table(path: Path, columns: list[str], numbers: Collection[str], hint: 
         yield number, fields
 
 
+def _without_point(number: str) -> bool:
+    """Return whether a number is whole or has a decimal comma."""
+    return bool(_DECIMAL_COMMA.fullmatch(number) or _WHOLE.fullmatch(number))
+
+
 def _find_header(
     path: Path,
+    line: int,
     columns: list[str],
     numbers: Collection[str],
     hint: str | None,
@@ -195,6 +239,7 @@ def _find_header(
 
     Args:
         path: Path of the file.
+        line: Number of its first line, below one that names the separator.
         columns: Names of the columns that are wanted.
         numbers: Those that hold numbers.
         hint: How the user names the columns, for errors.
@@ -207,30 +252,34 @@ def _find_header(
         if set(columns) <= set(fields):
             return separator, fields
     wanted = [name in numbers for name in columns]
-    rows = [separator for separator, fields in firsts.items() if _kinds(fields, separator) == wanted]
+    rows = [separator for separator, fields in firsts.items() if _kinds(fields) == wanted]
     if rows and True in wanted and False in wanted:
-        log.info("%s: line 1 has no column names; the columns are taken for %s", path, ", ".join(columns))
+        log.info(
+            "%s: line %d has no column names; the columns are taken for %s", path, line, ", ".join(columns)
+        )
         return rows[-1], None  # "Yes, sir.;No;0,5" has three fields by commas, too
     separator = max(reversed(firsts), key=lambda key: len(firsts[key]))
     header = firsts[separator]
     missing = [column for column in columns if column not in header]
-    if missing == columns:
+    if len(header) < len(columns):
+        known = "tabs" if path.suffix.lower() == ".tsv" else "commas, semicolons or tabs"
+        other = "" if known == "tabs" else "; a first line such as sep=| names another character"
+        hint = f"{hint or ''} Separate the columns by {known}{other}.".strip()
+    elif missing == columns:
         names = f"the names of the {len(header)} columns, {_listed(columns)} among them,"
-        hint = f"{hint or ''} If line 1 is data, add a line with {names} above it.".strip()
+        hint = f"{hint or ''} If line {line} is data, add a line with {names} above it.".strip()
     raise DataError(
         f"no column named {', '.join(map(repr, missing))}; the file has {_listed(header)}.",
         path,
-        1,
+        line,
         hint=hint,
     )
 
 
-def _kinds(fields: list[str], separator: str) -> list[bool | None]:
+def _kinds(fields: list[str]) -> list[bool | None]:
     """Return for each field whether it is a number, None if it is blank."""
     return [
-        bool(_NUMBER.fullmatch(field) or (separator != "," and _DECIMAL_COMMA.fullmatch(field)))
-        if field.strip()
-        else None
+        bool(_NUMBER.fullmatch(field) or _DECIMAL_COMMA.fullmatch(field)) if field.strip() else None
         for field in fields
     ]
 
@@ -243,19 +292,30 @@ def _looks_quoted(field: str) -> bool:
     return '""' in inner and '"' not in inner.replace('""', "")
 
 
-def _select(path: Path, columns: list[str], header: list[str] | None, rows: Iterator[Row]) -> Iterator[Row]:
+def _select(
+    path: Path, columns: list[str], header: list[str] | None, rows: Iterator[Row], bad: BadRows
+) -> Iterator[Row]:
     if header is None:
         width, picks = len(columns), list(range(len(columns)))
     else:
-        next(rows)
+        line, _ = next(rows)
         twice = [column for column in columns if header.count(column) > 1]
         if twice:
-            raise DataError(f"the header has {', '.join(map(repr, twice))} more than once.", path, 1)
+            raise DataError(f"the header has {', '.join(map(repr, twice))} more than once.", path, line)
         width, picks = len(header), [header.index(column) for column in columns]
     for number, fields in rows:
         if len(fields) != width:
             raise DataError(f"expected {width} columns, found {len(fields)}.", path, number)
+        # Where files were joined; the second one may have begun with a byte order mark, its name in quotes.
+        if header is not None and all(map(_same_name, fields, header)):
+            with bad:
+                raise DataError("the header once more, as in joined files; delete this line.", path, number)
+            continue
         yield number, [fields[pick] for pick in picks]
+
+
+def _same_name(field: str, name: str) -> bool:
+    return field == name or field.strip(' \t\ufeff"') == name.strip(' \t"')
 
 
 def _read_jsonl(

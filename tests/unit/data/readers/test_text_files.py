@@ -93,7 +93,7 @@ def test_spreadsheets_with_decimal_commas(
     assert f"{path}: the columns are separated by {word}, and a decimal comma is read" in caplog.text
 
 
-def test_a_decimal_comma_is_read_in_numbers_alone_and_not_between_commas(tmp_path: Path) -> None:
+def test_a_decimal_comma_is_read_in_numbers_alone(tmp_path: Path) -> None:
     for name, separator in (("a.tsv", "\t"), ("b.csv", ";")):
         lines = [["score", "sentence1", "sentence2"], ["3,5", "1,5", "b"], ["1.234,5", "c", "d"]]
         path = write(tmp_path / name, "\n".join(separator.join(line) for line in lines))
@@ -101,8 +101,116 @@ def test_a_decimal_comma_is_read_in_numbers_alone_and_not_between_commas(tmp_pat
             ["1,5", "b", "3.5"],
             ["c", "d", "1.234,5"],
         ]
-    path = write(tmp_path / "c.csv", HEAD + 'a,b,"3,5"\n')
-    assert read_records(path, NAMES, ["score"]) == [(2, ["a", "b", "3,5"])]
+
+
+@pytest.mark.parametrize(
+    ("scores", "read"),
+    [
+        (['"3,75"', "5", '"-,5"'], ["3.75", "5", "-.5"]),
+        (['"3,75"', "4.5"], ["3,75", "4.5"]),
+        (['"3,75"', '"1.234,5"'], ["3,75", "1.234,5"]),
+    ],
+)
+@pytest.mark.parametrize("head", [True, False])
+def test_between_commas_a_decimal_comma_is_read_where_no_number_has_a_point(
+    scores: list[str], read: list[str], head: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As spreadsheets write them in the web: quoted. The text with a comma stays."""
+    lines = [f'"1,5 mg","b",{score}\n' for score in scores]
+    path = write(tmp_path / "c.csv", HEAD * head + "".join(lines))
+    with caplog.at_level("INFO"):
+        rows = read_records(path, NAMES, ["score"])
+    assert [row for _, row in rows] == [["1,5 mg", "b", score] for score in read]
+    assert ("a decimal comma is read" in caplog.text) == ("3.75" in read)
+    assert (
+        [row for _, row in read_records(path, NAMES[:2])] == [["1,5 mg", "b"]] * len(read) if head else True
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "mark"), [("sep=;", ";"), ('"sep=;"', ";"), ("sep=|", "|"), ("sep=\t", "\t"), ("sep=,", ",")]
+)
+def test_a_first_line_names_the_separator(first: str, mark: str, tmp_path: Path) -> None:
+    """The names and the first row have more semicolons and commas than the separator."""
+    names = ["a;b;c", "d,e,f", "score"]
+    table = pd.DataFrame([["x;y", "p,q", "1.5"], ["two\nlines", "r", "2"]], columns=names)
+    path = tmp_path / "a.csv"
+    path.write_text(f"{first}\r\n" + table.to_csv(sep=mark, index=False, lineterminator="\r\n"))
+    assert read_records(path, names, ["score"]) == [(3, ["x;y", "p,q", "1.5"]), (5, ["two\nlines", "r", "2"])]
+    path.write_text(f"{first}\n" + table.to_csv(sep=mark, index=False).replace("f", "g"))
+    with pytest.raises(DataError, match=r"a\.csv, line 2: no column named 'd,e,f'"):
+        read_records(path, names, ["score"])
+    path.write_text(f"{first}\n")
+    with pytest.raises(DataError, match="no header"):
+        read_records(path, names, ["score"])
+
+
+def test_columns_with_another_separator(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "sentence1|sentence2|score\na|b|1\n")
+    with pytest.raises(DataError, match=r"by commas, semicolons or tabs; a first line such as sep=\|"):
+        read_records(path, NAMES)
+    path = write(tmp_path / "a.tsv", "sentence1,sentence2,score\na,b,1\n")
+    with pytest.raises(DataError, match=r"Separate the columns by tabs\.$"):
+        read_records(path, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [
+        ("a.csv", "sentence1,sentence2,score"),
+        ("a.csv", '\ufeff"sentence1","sentence2", score '),
+        ("a.tsv", "\ufeffsentence1\tsentence2\tscore"),
+    ],
+)
+def test_header_lines_of_joined_files(name: str, again: str, tmp_path: Path) -> None:
+    mark = "," if name == "a.csv" else "\t"
+    row = mark.join(["sentence1", "sentence2", "1"])  # a text may be the name of its column
+    head = HEAD.replace(",", mark)
+    path = write(tmp_path / name, f"{head}{row}\n{again}\n{row}\n{again}\n")
+    for columns in (NAMES, NAMES[:2]):
+        with pytest.raises(
+            DataError, match=rf"{name}, line 3: the header once more.*; and 1 more row.* 5\.$"
+        ):
+            read_records(path, columns)
+    assert len(read_records(write(path, f"{head}{row}\n{row}\n"), NAMES)) == 2
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text", "command"),
+    [
+        ("cp1252", "costs \u20ac5", "cp1252"),
+        ("latin1", "caf\xe9", "cp1252"),
+        ("utf-16", "costs", "utf-16"),
+    ],
+)
+def test_the_command_for_another_encoding_keeps_the_text(
+    encoding: str, text: str, command: str, tmp_path: Path
+) -> None:
+    content = HEAD + f"{text},b,1\n"
+    path = write(tmp_path / "a.csv", content.encode(encoding))
+    with pytest.raises(DataError, match=rf"`iconv -f {command} -t utf-8 OLD > NEW`"):
+        read_records(path, NAMES)
+    write(path, path.read_bytes().decode(command))
+    assert read_records(path, NAMES) == [(2, [text, "b", "1"])]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_control_characters_of_a_wrong_encoding_are_counted(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = ["costs \u20ac5", "caf\xe9", "\u201cyes\u201d"]
+    wrong = [text.encode("cp1252").decode("latin1") for text in texts]
+    for rows, marked in ((texts, 0), (wrong, 3)):
+        table = pd.DataFrame({"sentence1": rows, "sentence2": [rows[0], "b", "c"], "score": 1})
+        path = tmp_path / name
+        if name == "a.csv":
+            table.to_csv(path, index=False)
+        else:
+            table.to_json(path, orient="records", lines=True)
+        assert len(read_records(path, NAMES, ["score"])) == 3
+        first = 2 if name == "a.csv" else 1
+        assert caplog.text.count("control characters") == bool(marked)
+    assert f"{path}: 3 texts, the first in line {first}, with control characters" in caplog.text
 
 
 @pytest.mark.parametrize(
