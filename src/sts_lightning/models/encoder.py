@@ -377,8 +377,8 @@ class SentenceEncoder(nn.Module):
                 kept += 1
             again = partial(recomputed, self.device, self.embed_chunk)
             runs = [again] * (len(sizes) - kept) + [self.embed_chunk] * kept
-            inputs = self._look_up(rows.chunks)
-            vectors = torch.cat([run(*pair) for run, *pair in zip(runs, rows.chunks, inputs, strict=True)])
+            inputs = zip(runs, rows.chunks, self._look_up(rows.chunks), strict=True)
+            vectors = torch.cat([run(chunk, embedded) for run, chunk, embedded in inputs])
         else:
             vectors = torch.cat(list(map(Halving(self.embed_chunk), rows.chunks)))
         vectors = rows.arrange(vectors)

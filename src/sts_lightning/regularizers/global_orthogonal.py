@@ -55,6 +55,6 @@ class GlobalOrthogonal(Regularizer):
         first, second = F.normalize(vectors[0], dim=-1), F.normalize(vectors[1], dim=-1)
         # All but the diagonal: between two of its values lie ``size`` others. A boolean index takes the same,
         # but waits for a GPU to count them.
-        cosines = (first @ second.T).flatten()[1:].unflatten(0, (size - 1, size + 1))[:, :-1]
+        cosines = (first @ second.T).flatten()[1:].view(size - 1, size + 1)[:, :-1]
         mean, square = cosines.mean(), cosines.square().mean()
         return self.coefficient * (mean.square() + F.relu(square - 1 / dimension))

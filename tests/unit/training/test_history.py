@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,9 +72,13 @@ def test_rows_on_disk_are_not_written_again(tmp_path: Path, monkeypatch: pytest.
 def test_the_bytes_written_grow_with_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = []
     lines = HistoryLogger._lines
-    monkeypatch.setattr(
-        HistoryLogger, "_lines", lambda *args: (made := lines(*args), written.append(len(made)))[0]
-    )
+
+    def counted(*args: Any) -> list[bytes]:
+        made: list[bytes] = lines(*args)
+        written.append(len(made))
+        return made
+
+    monkeypatch.setattr(HistoryLogger, "_lines", counted)
     logger = HistoryLogger(str(tmp_path))
     for step in range(100):
         logger.log_metrics({"train/loss": 0.5}, step)

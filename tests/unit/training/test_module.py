@@ -161,13 +161,12 @@ def test_memory_that_ran_out_in_a_batch_that_is_kept() -> None:
     """Recomputation comes first where it helps: one chunk has the same peak with it."""
     encoder = tiny_bert()
     unused: Any = None
-    module = STSModule(encoder, make("infonce"), unused, unused, micro_batch_size=8).train()
-    module._trainer = SimpleNamespace(global_step=0)  # type: ignore[assignment]
     texts = ["a " * 15] * 8
     for chunk_tokens, limits in ((8 * 17, [8 * 17, 7 * 17, 6 * 17]), (10_000, [14 * 17, 13 * 17])):
+        module = STSModule(encoder, make("infonce"), unused, unused, micro_batch_size=8).train()
+        module._trainer = SimpleNamespace(global_step=0)  # type: ignore[assignment]
         rows = encoder.prepare(chunk_tokens, training=True)([texts, texts], [None, None])
         module.on_train_batch_start(Batch(rows, 2, None, 8), 0)
-        module.micro_batch_tokens = None
         assert not module.chunks_of(module._batch)[1]
         for limit in limits:
             assert module._step_down()

@@ -175,7 +175,8 @@ def test_parts_whose_loss_takes_no_teacher_have_none(monkeypatch: pytest.MonkeyP
 
     def counted(self: StoredVectors, sentences: Sequence[str]) -> np.ndarray:
         calls.append(len(sentences))
-        return encode(self, sentences)
+        vectors: np.ndarray = encode(self, sentences)
+        return vectors
 
     monkeypatch.setattr(StoredVectors, "encode", counted)
     teacher = Teacher([folder(tmp_path / "1", np.eye(6))])
