@@ -168,7 +168,7 @@ class STSModule(pl.LightningModule):
             most = max(1, examples // batch.shard.world_size)
             rows, fits = most * per_example, batch.shard.size_of(batch.size) <= most
         if tokens is not None:
-            # An auxiliary model may embed as much again, which the search has counted, before any backward.
+            # An auxiliary model may embed further rows before the backward pass; the search has counted them.
             needed = 1 + self._extra_views / per_example
             fits = fits and batch.rows.padded_tokens * needed <= tokens
         return batch.rows.limited(rows, tokens), not fits

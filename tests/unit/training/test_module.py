@@ -18,6 +18,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.text.tokenizer import TokenizedBatch
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.training.auxiliary.second_encoder import SecondEncoder
 from sts_lightning.training.module import STSModule
 from tests.support.loss_cases import make
 from tests.support.sentences import TEXTS
@@ -155,6 +156,17 @@ def test_only_what_exceeds_a_micro_batch_is_recomputed(
     kept = passes(module, chunks, 8)
     assert kept[0] == len(chunks.chunks)
     assert torch.equal(gradients, kept[1])
+
+
+def test_rows_of_an_auxiliary_model_count_too() -> None:
+    encoder, second = tiny_bert(), SecondEncoder()
+    second.connect(encoder)
+    unused: Any = None
+    module = STSModule(encoder, make("infonce"), unused, unused, auxiliary=second).train()
+    rows = encoder.prepare(10_000, training=True)([["a " * 15] * 8], [None])
+    for tokens, recompute in ((2 * 8 * 17, False), (2 * 8 * 17 - 1, True)):
+        module.micro_batch_tokens = tokens
+        assert module.chunks_of(Batch(rows, 1, None, 8))[1] == recompute
 
 
 def test_memory_that_ran_out_in_a_batch_that_is_kept() -> None:
