@@ -69,6 +69,9 @@ class MatryoshkaLoss(Loss):
         ordered = all(a < b for a, b in pairwise(sizes)) or all(a > b for a, b in pairwise(sizes))
         if not sizes or min(sizes) < 1 or not ordered:
             raise ValueError(f"dimensions must be different sizes of at least 1, in order, got {dimensions}.")
+        self.dimensions = sizes
+        if dimension is not None:
+            self.check_dimension(dimension)
         for size in sizes:
             inner.check_dimension(size)
         self.weights = [1.0] * len(sizes) if weights is None else list(weights)
@@ -77,9 +80,6 @@ class MatryoshkaLoss(Loss):
         if not all(0 <= weight < math.inf for weight in self.weights) or not any(self.weights):
             raise ValueError(f"weights must be finite, not negative and not all 0, got {self.weights}.")
         self.inner = inner
-        self.dimensions = sizes
-        if dimension is not None:
-            self.check_dimension(dimension)
         self.views, self.labels = inner.views, inner.labels
         self.more_views = inner.more_views
         self.takes, self.requires = inner.takes, inner.requires
