@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hydra import compose
 from hydra.core.utils import filter_overrides
@@ -135,9 +136,14 @@ class Grid:
 
 def _check_equal(first: DictConfig, second: DictConfig) -> None:
     """Reject jobs of one folder that differ in a setting outside its identity: the second would not run."""
-    for key in (*VOLATILE, *OBSERVING, *DIVISION):
-        values = [plain(OmegaConf.select(cfg, key)) for cfg in (first, second)]
-        if key != "hydra" and values[0] != values[1]:
+
+    def resolved(cfg: DictConfig, key: str) -> Any:
+        with job_config(cfg):
+            return plain(OmegaConf.select(cfg, key))
+
+    for key in sorted({*VOLATILE, *OBSERVING, *DIVISION} - {"hydra"}):
+        values = [resolved(cfg, key) for cfg in (first, second)]
+        if values[0] != values[1]:
             raise ConfigError(
                 f"{key} has two values in the sweep, {values[0]} and {values[1]}, but both would be one run; "
                 "give it one value.",

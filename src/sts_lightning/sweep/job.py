@@ -181,7 +181,7 @@ def run_job(job: Job, resources: Resources, timeout_minutes: float | None = None
         job.folder.mkdir(parents=True, exist_ok=True)
         _run(job, resources, timeout_minutes)
     except (OSError, UserError) as error:
-        job.state, job.problem = "failed", str(error)
+        job.state, job.problem = "failed", str(error).removesuffix(".")
     if job.state == "failed" and job.problem is None:
         job.problem = _last_line(job.run_folder.output_file)
 

@@ -245,3 +245,26 @@ def test_settings_outside_the_identity_have_one_value(grid: Grid, tmp_path: Path
     with pytest.raises(ConfigError, match="data_root has two values in the sweep") as caught:
         grid.add(2, ["seed=1", "data_root=elsewhere"])
     assert caught.value.key == "data_root"
+    with pytest.raises(
+        ConfigError, match=r"trainer\.micro_batch_size has two values in the sweep, None and 8"
+    ):
+        grid.add(3, ["seed=1", f"data_root={tmp_path}", "trainer.micro_batch_size=8"])
+    grid.add(4, ["seed=2", "logger=wandb"])
+    grid.add(5, ["seed=2", "logger=wandb"])
+
+
+def test_a_finished_run_without_what_a_sweep_asks_for_is_named(
+    grid: Grid, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = grid.add(0, ["seed=1"])
+    job.run_folder.path.mkdir(parents=True)
+    job.run_folder.save_config(
+        OmegaConf.create({"trainer": {"keep_every": None}, "model": {}, "prompt": {}, "evaluation": {}})
+    )
+    job.run_folder.metrics_file.touch()
+    grid.jobs.clear()
+    assert grid.add(1, ["seed=1", "trainer.save_every=7"]).folder == job.folder
+    assert "has finished without" not in caplog.text
+    grid.jobs.clear()
+    assert grid.add(2, ["seed=1", "trainer.keep_every=5"]).folder == job.folder
+    assert f"{job.folder.name} has finished without trainer.keep_every" in caplog.text

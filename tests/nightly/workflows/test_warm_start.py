@@ -84,7 +84,7 @@ def test_a_head_of_another_shape_is_left_out(
 def test_dev_pairs_that_the_start_has_seen_are_told(
     seed: int, warned: bool, config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The seed draws the dev pairs from the training pairs."""
+    """`data.seed` draws the dev pairs from the training pairs."""
     path = save(tmp_path, "mine", rows(40), "csv")
     data = [*SHORT_DATA, "data=pairs_file", f"path={path}", "data.batch_size=8", "data.dev_fraction=0.2"]
     data = [
@@ -92,7 +92,7 @@ def test_dev_pairs_that_the_start_has_seen_are_told(
     ]
     short = [*data, "model=tiny_bert", "trainer.max_steps=2", "trainer.max_epochs=-1", EXACT]
     train_in(tmp_path / "one", config(*short, "seed=1"))
-    train_in(tmp_path / "two", config(*short, f"seed={seed}", f"init_from={tmp_path / 'one'}"))
+    train_in(tmp_path / "two", config(*short, f"data.seed={seed}", f"init_from={tmp_path / 'one'}"))
     assert ("has trained on dev pairs of this run" in caplog.text) == warned
 
 
