@@ -37,7 +37,7 @@ def nli_pairs(
     root: str,
     path: Files | None = None,
     columns: tuple[str, str, str] = COLUMNS,
-    classes: tuple[str, ...] = CLASSES,
+    classes: tuple[str | bool | int, ...] = CLASSES,
     limit: int | None = None,
     filter: OverlapFilter = "exact",
     scored: bool = False,
@@ -50,7 +50,8 @@ def nli_pairs(
         path: CSV, TSV or JSONL file, or several (see `Files`); ``nli/nli_pairs.tsv`` under the root if not
             given.
         columns: Names of the columns of premise, hypothesis and label.
-        classes: Names of the classes; a label is one of them, or its index.
+        classes: Names of the classes, the least similar first; a label is one of them, or its index where no
+            name is a number. A number or a truth value, as a command line is read, counts as its text.
         limit: Number of pairs to use, a fixed random sample; all if not given.
         filter: Criterion by which pairs that occur in a test set are dropped: ``none``, ``exact`` or
             ``normalized``.
@@ -63,7 +64,7 @@ def nli_pairs(
     """
     evaluation = DevAndTests(root, **options)
     check_columns(columns, 3)
-    names = tuple(name.strip().lower() for name in classes)
+    names = tuple(str(name).strip().lower() for name in classes)
     if len(set(names)) < max(2, len(names)):
         raise ValueError(f"classes must be at least two different names, got {list(classes)}.")
     check_limit(limit)

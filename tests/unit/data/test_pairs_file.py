@@ -140,7 +140,7 @@ FILES: list[tuple[str, str, int, str]] = [
     ("csv", "\nc,d,1\n", 22, "found 0"),
     ("csv", '"c,d,1\n', 22, "CSV"),
     ("tsv", "\t\t\n", 22, "is not a number"),
-    ("jsonl", line(score=True), 21, "'score'"),
+    ("jsonl", line(score=True), 21, "the score"),
     ("jsonl", line(score=[1]), 21, "'score'"),
     ("jsonl", line(score=None), 21, "is not a number"),
     ("jsonl", line(sentence1={"text": "a"}), 21, "'sentence1'"),

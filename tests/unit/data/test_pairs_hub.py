@@ -147,7 +147,7 @@ def test_values_of_another_kind(tmp_path: Path) -> None:
     save(tmp_path / "numbers", "train", [(1, "b", 1.0), (2, "d", 2.0)])
     assert "row 0: 'sentence1' must be a string, not 1" in str(rejected(tmp_path / "numbers"))
     save(tmp_path / "bools", "train", [("a", "b", True), ("c", "d", False)])
-    assert "row 0: 'score' must be a string or a number, not true" in str(rejected(tmp_path / "bools"))
+    assert "row 0: the score 'True' is not a number" in str(rejected(tmp_path / "bools"))
 
 
 CSV = "sentence1,sentence2,score\n" + "".join(f"a {n},b {n},{n / 2}\n" for n in range(10))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import DictConfig
 
+from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data.nli import nli_pairs, nli_triplets
 from sts_lightning.data.sentences import sentences
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.workflows.checks import build_parts
 from tests.support.data_modules import data_module
 
 
@@ -64,6 +69,28 @@ def test_classes_of_ones_own(tmp_path: Path) -> None:
     assert data.counts[0].dropped["in a test set (exact)"] == 1
     assert (data.data_set.num_classes, data.data_set.top_label) == (2, 1)
     assert [task.name for task in data.tests] == ["test"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "labels", "expected"),
+    [
+        ("[2,1,0]", "0 1 2", [2, 1, 0]),  # SNLI's integers: 0 is the most similar
+        ('["2","1","0"]', "0 1 2", [2, 1, 0]),
+        ("[false,true]", "TRUE FALSE True", [1, 0, 1]),  # as Excel writes them
+        ("[0,1]", "0 1.0 1", [0, 1, 1]),
+    ],
+)
+def test_classes_as_hydra_reads_them(
+    typed: str, labels: str, expected: list[int], config: Callable[..., DictConfig], tmp_path: Path
+) -> None:
+    rows = [f"a{i}\tb{i}\t{label}" for i, label in enumerate(labels.split())]
+    path = put(tmp_path, "mine.tsv", "one\ttwo\tkind", *rows)
+    job = ["loss=cosent", "data=classes_file", f"path={path}", f"data.classes={typed}"]
+    job += ["data.columns=[one,two,kind]", f"data.dev_path={own(tmp_path)['dev_path']}"]
+    job += ["data.scored_columns=[q,a,s]"]
+    data = build_parts(RunFolder(tmp_path / "run"), check_config(config(*job))).data
+    data.setup()
+    assert data.train["label"][:] == expected
 
 
 def test_sentences_of_two_files(tmp_path: Path) -> None:

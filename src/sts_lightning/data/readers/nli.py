@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from sts_lightning.data.readers.row_values import BadRows, folded_sentence, sent
 from sts_lightning.data.readers.text_files import read_records
 
 log = logging.getLogger(__name__)
+
+_WHOLE = re.compile(r"(?<=[0-9])\.0+$")
+"""End of a whole number as pandas writes it in a column with gaps: 1.0."""
 
 COLUMNS = ("premise", "hypothesis", "label")
 """Usual names of the columns."""
@@ -48,6 +52,8 @@ def read_nli_pairs(
     ):
         with bad:
             word = label.strip().lower()
+            if word not in classes:
+                word = _WHOLE.sub("", word)
             if word not in classes and word not in known:
                 also = f" (or {', '.join(known)} in this order)" if known else ""
                 raise DataError(f"the label {label!r} is not {', '.join(classes)}{also}.", path, line)
@@ -56,6 +62,19 @@ def read_nli_pairs(
             pairs.append((text(premise, path, line), text(hypothesis, path, line), index))
     bad.check()
     if by_index:
-        meaning = ", ".join(f"{index} is {name}" for index, name in enumerate(classes))
-        log.info("%s: labels are numbers: %s; data.classes=[...] states another order", path, meaning)
+        names = [f"{index} is {name}" for index, name in enumerate(classes)]
+        indices = [str(index) for index in range(len(classes))]
+        # No list of names says that 0 is the most similar, as in SNLI: the least similar name comes first.
+        log.log(
+            logging.INFO if folded else logging.WARNING,
+            "%s%s: labels are numbers: %s (the least similar), %s (the most similar). A loss that compares "
+            "classes, such as cosent, trains on this order. data.classes=[%s] turns it round, "
+            "data.classes=[%s] confirms it.",
+            "" if folded else "WARNING: ",
+            path,
+            names[0],
+            ", ".join(names[1:]),
+            ",".join(reversed(indices)),
+            ",".join(indices),
+        )
     return pairs

@@ -40,7 +40,7 @@ def text_of(
     Args:
         value: Value of a field.
         name: Name of its column, for errors.
-        number: Whether it may be a number.
+        number: Whether it may be a number or, as a class, a truth value.
         path: Path of the file, for errors.
         line: Number of the line, for errors.
 
@@ -49,7 +49,7 @@ def text_of(
     """
     if value is None:
         return ""
-    if number and isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+    if number and isinstance(value, int | float | Decimal):
         return str(value)
     if not isinstance(value, str):
         wanted = "a string or a number" if number else "a string"
