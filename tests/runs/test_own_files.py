@@ -37,6 +37,34 @@ def test_batches_without_contrast_are_counted(
     assert "all scores are equal" not in caplog.text
 
 
+def test_scores_and_classes_in_reverse(
+    config: Callable[..., DictConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A model with random weights knows pairs that differ in one word; their class is 0."""
+    words = [f"w{i} x{i * i} the {i + 7}" for i in range(40)]
+    same = [(text, f"{text} too") for text in words[:20]]
+    pairs = [*same, *zip(words[20:], words[:20], strict=True)]
+    text = "".join(f"{first},{second},{5 * (first not in second)}\n" for first, second in pairs)
+    (tmp_path / "distances.csv").write_text("sentence1,sentence2,score\n" + text)
+    (tmp_path / "dev.csv").write_text(
+        "sentence1,sentence2,score\n" + text.replace(",5\n", ",x\n").replace(",0\n", ",5\n").replace("x", "0")
+    )
+    (tmp_path / "classes.csv").write_text("sentence1,sentence2,label\n" + text.replace(",5\n", ",1\n"))
+    short = ["model=tiny_bert", EXACT, "logger=csv", "loss=cosent", "data.batch_size=40"]
+    short += ["trainer.max_steps=4", "trainer.val_every=4", "optim.lr=0.01", "optim.warmup=0"]
+    for name in ("distances", "dev"):
+        data = ["data=pairs_file", f"path={tmp_path}/dev.csv", f"data.dev_path={tmp_path}/{name}.csv"]
+        caplog.clear()
+        command.train_in(tmp_path / name, config(*short, *data))
+        assert ("seem to be distances" in caplog.text) == (name == "distances")
+        assert "in another order" not in caplog.text
+    data = ["data=classes_file", f"path={tmp_path}/classes.csv", f"data.dev_path={tmp_path}/dev.csv"]
+    caplog.clear()
+    command.train_in(tmp_path / "run", config(*short, *data, "data.classes=[no,yes]"))
+    assert "0 is no (the least similar)" in caplog.text
+    assert "train longer, or the labels are in another order than data.classes" in caplog.text
+
+
 @pytest.mark.parametrize("mask", [True, False])
 def test_rows_that_share_an_answer(mask: bool, config: Callable[..., DictConfig], tmp_path: Path) -> None:
     """With one answer in a batch nothing is left to be pushed apart: the loss is 0."""

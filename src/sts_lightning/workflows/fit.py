@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from sts_lightning.config.schema import RECIPE, published_cells
 from sts_lightning.core.errors import TrainingError
 from sts_lightning.core.files import write_atomic
 from sts_lightning.data.tables import PART, values_of
+from sts_lightning.evaluation.dev_scores import MONITOR
 from sts_lightning.evaluation.score import Scores, report_truncation, score
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.runs.folder import RunFolder
@@ -59,6 +61,8 @@ def fit(experiment: Experiment) -> tuple[Scores | None, dict[str, int]]:
     else:
         trainer.validate(module, parts.data, verbose=False)
         check_monitors(parts.cfg, parts.callbacks, trainer.callback_metrics)
+        if parts.first:
+            warn_of_distances(float(trainer.callback_metrics[MONITOR]), len(parts.data.dev))
     last = str(parts.run.checkpoint("last")) if parts.resumed else None
     try:
         trainer.fit(module, parts.data, ckpt_path=last, weights_only=True)
@@ -137,6 +141,25 @@ def published_experiment() -> str | None:
     if choices.get("experiment") or choices.get("recipe") != RECIPE or cell not in published_cells():
         return None
     return PUBLISHED[cell[0]]
+
+
+def warn_of_distances(spearman: float, pairs: int) -> None:
+    """Warn of dev scores that the model before training ranks in reverse, beyond chance.
+
+    The standard error of a correlation of nothing is 1 / sqrt(N - 1). Even a model with random weights ranks
+    pairs with common words above others.
+
+    Args:
+        spearman: Its Spearman times 100.
+        pairs: Number N of dev pairs.
+    """
+    if spearman < -30 and spearman / 100 * math.sqrt(pairs - 1) < -2.5:
+        log.warning(
+            "WARNING: the dev Spearman before training is %.2f: the scores seem to be distances (0 is the "
+            "same meaning), or in reverse order. A higher score has to mean more similar; turn them round in "
+            "the file, as 5 - score.",
+            spearman,
+        )
 
 
 def _warn_of_equal_labels(experiment: Experiment) -> None:

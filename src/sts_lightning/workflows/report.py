@@ -119,9 +119,12 @@ def report(
     if worse:
         log.warning(
             "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
-            "optim.lr or train longer; trainer.select_untuned=true would keep the untuned weights.",
+            "optim.lr or train longer%s; trainer.select_untuned=true would keep the untuned weights.",
             selected,
             start,
+            ", or the labels are in another order than data.classes"
+            if any(part.label == "class" for part in data.parts.values())
+            else "",
         )
     _print_scores(tuned, untuned, history, parts, encoder)
     log.info(

@@ -29,6 +29,7 @@ from sts_lightning.core.errors import ConfigError
         ("model=org/name", "Any model is model=encoder model.name=org/name, or model=decoder for a decoder."),
         ("model=all-MiniLM", "tiny_opt. Any other is model=encoder model.name=ID, or model=decoder for"),
         ("data=pairs.csv", "Your scored pairs are data=pairs_file path=pairs.csv."),
+        ("data=mine.parquet", "Your scored pairs are data=pairs_hub path=mine.parquet."),
         ("data=org/name", "Scored pairs of the hub or of a folder are data=pairs_hub path=org/name."),
         ("prompt='query: {sentence}'", """is 'prompt.template="query: {sentence}"'."""),
     ],
