@@ -60,28 +60,28 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
     own = {key: value for key, value in given.items() if isinstance(value, type | partial)}
     overrides = [f"{key}={_written(value)}" for key, value in given.items() if key not in own]
     check_choices(overrides)
-    try:
-        with composing():
-            cfg, path = _composed(overrides, own)
-            stages = compose_stages(cfg, overrides, lambda texts: _composed(texts, own)[0])
-    except (HydraException, OmegaConfBaseException) as error:
-        raise explain(error, "train", overrides) from error
-    check_known(cfg)
-    trust = NOTHING
-    for each in [cfg, *stages.values()]:
-        trust |= wanted(each)
-        if each.trainer.devices != 1 or each.trainer.num_nodes != 1:
-            raise ConfigError("several devices: start the run by the command.", key="trainer.devices")
-    run = RunFolder(path)
-    run.path.mkdir(parents=True, exist_ok=True)  # as Hydra does; an empty one is removed with its parents
-    try:
+    with contextlib.ExitStack() as folders:
+        try:
+            with composing():
+                cfg, path = _composed(overrides, own)
+                folders.callback(RunFolder(path).remove_if_empty)
+                here = "hydra.run.dir=."  # else each would make a folder
+                stages = compose_stages(cfg, overrides, lambda texts: _composed([*texts, here], own)[0])
+        except (HydraException, OmegaConfBaseException) as error:
+            raise explain(error, "train", overrides) from error
+        check_known(cfg)
+        trust = NOTHING
+        for each in [cfg, *stages.values()]:
+            trust |= wanted(each)
+            if each.trainer.devices != 1 or each.trainer.num_nodes != 1:
+                raise ConfigError("several devices: start the run by the command.", key="trainer.devices")
+        run = RunFolder(path)
+        run.path.mkdir(parents=True, exist_ok=True)  # as Hydra does; an empty one is removed with its parents
         with _showing_progress():
             if stages:
                 run_stages(run, stages, trust)
             else:
                 train_in(run.path, cfg, trust=trust)
-    finally:
-        run.remove_if_empty()
     return run.last_stage()
 
 

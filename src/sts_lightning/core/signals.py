@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import ctypes
 import hashlib
+import itertools
 import os
 import signal
 import subprocess
@@ -222,8 +223,34 @@ def requeued() -> bool:
     return batch_job() is not None and os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
 
 
-def new_folder(parent: str, finished: Callable[[Path], bool], arguments: Sequence[str] | None = None) -> str:
-    """Return the folder of a new run, named by the time, or, in a batch job, so that a later start finds it.
+def timed_folder(parent: str, claim: bool = True) -> str:
+    """Make a folder named by the time, with a number where another command of the same second has made it.
+
+    Args:
+        parent: Folder of the run folders.
+        claim: Whether to make it, as the first process of a run does; a further one does not take another.
+    """
+    first = f"{parent}/{time.strftime('%Y-%m-%d_%H-%M-%S')}"
+    for number in itertools.count(1):
+        folder = first if number == 1 else f"{first}-{number}"
+        try:
+            if claim:
+                Path(folder).mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError:  # Hydra meets it as well, where it has a message
+            pass
+        break
+    return folder
+
+
+def new_folder(
+    parent: str,
+    finished: Callable[[Path], bool],
+    arguments: Sequence[str] | None = None,
+    claim: bool = True,
+) -> str:
+    """Return the folder of a new run, see `timed_folder`, or, in a batch job, so that a later start finds it.
 
     Where the same command has finished in the same job, as in an allocation in which one works, the name has
     a number. A requeued job takes the last folder, which its earlier start left.
@@ -233,10 +260,11 @@ def new_folder(parent: str, finished: Callable[[Path], bool], arguments: Sequenc
         finished: Whether the run in a folder has finished.
         arguments: Arguments of the command, of which a batch job may have several; by default those of this
             process.
+        claim: Whether this process makes a folder that is named by the time.
     """
     job = batch_job()
     if job is None:
-        return f"{parent}/{time.strftime('%Y-%m-%d_%H-%M-%S')}"
+        return timed_folder(parent, claim)
     text = "\0".join(sys.argv[1:] if arguments is None else arguments)
     first = f"{parent}/slurm-{job}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
     folder, number = first, 1

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from sts_lightning.core.signals import PARENT, batch_job, new_folder, requeue, requeued
+from sts_lightning.core.signals import PARENT, batch_job, new_folder, requeue, requeued, timed_folder
 
 NAMES = ("SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT")
 
@@ -46,6 +47,8 @@ def test_a_requeued_command_finds_its_folder_again(tmp_path: Path, monkeypatch: 
         return Path(new_folder(str(tmp_path), lambda path: (path / "done").is_file(), [f"seed={seed}"]))
 
     assert len(folder().name) == len("2026-01-31_12-00-00")
+    (made,) = tmp_path.iterdir()
+    made.rmdir()
     monkeypatch.setenv("SLURM_JOB_ID", "77")
     first = folder()
     assert first.name.startswith("slurm-77-")
@@ -65,6 +68,20 @@ def test_a_requeued_command_finds_its_folder_again(tmp_path: Path, monkeypatch: 
     assert folder() == second
     monkeypatch.delenv("SLURM_RESTART_COUNT")
     assert folder().name == f"{first.name}-3"
+
+
+def test_commands_of_one_second_have_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.strftime", lambda text: "noon")
+    parent = str(tmp_path / "runs")
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(timed_folder, [parent] * 20))
+    assert sorted(made) == sorted(f"{parent}/noon{'' if n == 1 else f'-{n}'}" for n in range(1, 21))
+    assert all(Path(folder).is_dir() for folder in made)
+    assert timed_folder(parent, claim=False) == f"{parent}/noon"
+    (tmp_path / "file").touch()
+    assert timed_folder(f"{tmp_path}/file/x") == f"{tmp_path}/file/x/noon"  # Hydra says what is wrong
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Fine-tune a sentence encoder: the script of `python train.py` and `sts-lightning train`."""
 
 import contextlib
-from functools import partial
 from pathlib import Path
 
 import hydra
@@ -13,6 +12,7 @@ from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.signals import new_folder
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.lock import is_first_process
 from sts_lightning.workflows.command import train
 
 register_schemas()
@@ -24,7 +24,11 @@ def _finished(folder: Path) -> bool:
     return False
 
 
-OmegaConf.register_new_resolver("run_folder", partial(new_folder, finished=_finished), use_cache=True)
+def _run_folder(parent: str) -> str:
+    return new_folder(parent, _finished, claim=is_first_process())
+
+
+OmegaConf.register_new_resolver("run_folder", _run_folder, use_cache=True)
 
 
 @hydra.main(version_base="1.3", config_path=str(PACKAGED), config_name="train")
