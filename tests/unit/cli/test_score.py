@@ -6,14 +6,17 @@ import csv
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from torch import nn
+from torch import Tensor, nn
 
 import sts_lightning
 from sts_lightning.cli.main import main
+from sts_lightning.models.encoder import SentenceEncoder
 from tests.support.command_line import leaves
+from tests.support.emulated_gpu import emulated_gpu
 from tests.support.run_entries import write_finished
 from tests.support.st_folders import st_folder
 
@@ -44,6 +47,26 @@ def test_scores_of_a_file(run: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     expected = [cosine(run, TEXTS[0], TEXTS[1]), cosine(run, TEXTS[2], TEXTS[3])]
     assert [float(row["cosine"]) for row in rows] == pytest.approx(expected, abs=2e-6)
     assert capsys.readouterr().out == written.read_text()
+
+
+def test_a_gpu_computes_the_scores(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text(f"sentence1,sentence2\n{TEXTS[0]},{TEXTS[1]}\n")
+    devices, embed = [], SentenceEncoder.embed_chunk
+
+    def watched(encoder: SentenceEncoder, *rest: Any, **more: Any) -> Tensor:
+        devices.append(encoder.device.type)
+        return embed(encoder, *rest, **more)
+
+    with emulated_gpu():
+        monkeypatch.setattr(SentenceEncoder, "embed_chunk", watched)
+        main(["score", str(run), str(pairs)])
+    assert devices[-1] == "cuda"  # the first are of loading
+    monkeypatch.undo()
+    printed = float(capsys.readouterr().out.splitlines()[-1].rpartition(",")[2])
+    assert printed == pytest.approx(cosine(run, TEXTS[0], TEXTS[1]), abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["sentence-transformers", "transformers"])
