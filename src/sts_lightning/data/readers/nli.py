@@ -68,8 +68,8 @@ def read_nli_pairs(
         log.log(
             logging.INFO if folded else logging.WARNING,
             "%s%s: labels are numbers: %s (the least similar), %s (the most similar). A loss that compares "
-            "classes, such as cosent, trains on this order. data.classes=[%s] turns it round, "
-            "data.classes=[%s] confirms it.",
+            "classes, such as cosent, trains on this order. 'data.classes=[%s]' turns it round, "
+            "'data.classes=[%s]' confirms it.",
             "" if folded else "WARNING: ",
             path,
             names[0],

@@ -30,7 +30,7 @@ def test_numbers_are_indices_only_where_no_class_is_a_number(
     read_nli_pairs(path, folded=False)
     [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert "0 is contradiction (the least similar), 1 is neutral, 2 is entailment (the most" in warning
-    [proposed] = re.findall(r"data\.classes=\[([^]]*)\] turns it round", warning)
+    [proposed] = re.findall(r"data\.classes=\[([^]]*)\]' turns it round", warning)
     turned = read_nli_pairs(path, classes=tuple(proposed.split(",")), folded=False)
     assert [index for *_, index in turned] == [1, 2]  # 2 - 1 and 2 - 0
     assert caplog.text.count("labels are numbers") == 1
