@@ -6,6 +6,7 @@ import contextlib
 import copy
 import dataclasses
 import difflib
+import os
 import re
 import types
 import typing
@@ -97,7 +98,9 @@ def with_home(argument: str) -> str:
     A shell expands it in some places only, and Hydra would take the quoted one for a folder of that name.
     """
     key, equals, value = argument.partition("=")
-    return key + equals + re.sub(r"""(^|[,[] *)(["']?)~(?=/)""", rf"\1\2{Path('~').expanduser()}", value)
+    start = re.compile(r"""((?:^|[,[] *)["']?)~(?=/)""")
+    # A user without a home folder, as in some containers, keeps the ~.
+    return key + equals + start.sub(lambda found: found[1] + os.path.expanduser("~"), value)  # noqa: PTH111
 
 
 def shown(value: Any) -> str:
