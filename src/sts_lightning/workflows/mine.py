@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,6 @@ from torch.nn.functional import normalize
 
 from sts_lightning.core.errors import DataError
 from sts_lightning.core.text import counted
-from sts_lightning.data.overlap import plain_words
 from sts_lightning.data.readers.row_values import fold
 from sts_lightning.data.tables import SourceCount
 from sts_lightning.evaluation.encoding import Encoder
@@ -58,9 +58,10 @@ def mine(
 ) -> list[tuple[str, ...]]:
     """Return the pairs with their negatives, the nearest first, without those that have too few.
 
-    Sentences with equal letters and digits (`plain_words`) are one sentence with the vector of the first.
-    The candidates are the second sentences, then the corpus; an anchor's are without itself and all that it
-    is paired with, in either order.
+    Sentences that differ in case, white space or final ``.``, ``!`` and ``?`` alone are one sentence, with the
+    vector of the first. Other signs tell sentences apart: C, C++ and C#. The candidates are the second
+    sentences, then the corpus; an anchor's are without itself and all that it is paired with, in either
+    order.
 
     Args:
         pairs: Anchors, each with a positive.
@@ -75,7 +76,7 @@ def mine(
     texts: list[str] = []
 
     def row_of(text: str) -> int:
-        row = rows.setdefault(plain_words(text, "") or fold(text), len(texts))
+        row = rows.setdefault(_folded(text), len(texts))
         if row == len(texts):
             texts.append(text)
         return row
@@ -117,6 +118,12 @@ def mine(
     medians = [np.median(values) for values in (positives[kept], cosines[of_kept], ranks[of_kept] + 1)]
     log.info("medians: cosine of the positives %.3f, of the negatives %.3f, rank of the first %d", *medians)
     return [(*pairs[pair], *(texts[row] for row in found[of_pair[pair]])) for pair in kept.tolist()]
+
+
+def _folded(text: str) -> str:
+    """Return what sentences have in common that count as one."""
+    folded = fold(unicodedata.normalize("NFC", text).lower())  # NFKC would make 5² and 52 one
+    return folded.rstrip(".!? ") or folded
 
 
 def nearest(

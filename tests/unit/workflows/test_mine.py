@@ -59,6 +59,16 @@ class Angles:
         return 3 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
+class Numbered(Angles):
+    """Encoder of any texts: each is at its own angle."""
+
+    def encode(self, sentences: Sequence[str], /) -> np.ndarray:
+        self.asked += sentences
+        return np.stack([np.cos(np.arange(len(sentences))), np.sin(np.arange(len(sentences)))], axis=1)
+
+
+ANY = Rule(negatives=1, range_min=0, range_max=None, relative_margin=-2.0, max_score=None)
+
 Pairs = list[tuple[str, str]]
 
 
@@ -69,7 +79,7 @@ def rows(pairs: Pairs, corpus: Sequence[str] = (), **rule: Any) -> list[tuple[st
 
 SHARED = [
     ("A 0", "p 30"),
-    ("a, 0!", "p 45"),
+    ("a  0!", "p 45"),
     ("b 200", "c 33"),
     ("d 60", "a 0"),
     ("e 200", "f 50"),
@@ -102,6 +112,33 @@ def test_each_distinct_sentence_is_encoded_once() -> None:
     mined = mine(pairs, ["D 100", "e 140"], encoder, Rule(1, 0, None, 0.05, None))
     assert encoder.asked == ["b 20", "d 100", "e 140", "a 0", "c 90"]
     assert mined == [("a 0", "b 20", "d 100"), ("A 0", "b 20?", "d 100"), ("c 90", "d 100", "e 140")]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["How do I read it in C?", "How do I read it in C++?", "How do I read it in C#?"],
+        ["1.5 mg", "15 mg", "-15 mg", "15 %"],
+        ["When is x > 0?", "When is x < 0?"],
+        ["reply to \U0001f600", "reply to \U0001f621"],
+        ["5\u00b2 m", "52 m"],
+        ["Gro\u00dfe Ma\u00dfe", "Gro\u00dfe Masse"],
+        ["?", "!"],
+    ],
+)
+def test_signs_tell_sentences_apart(texts: list[str]) -> None:
+    encoder = Numbered()
+    mine([(text, f"answer {number}") for number, text in enumerate(texts)], ["more"], encoder, ANY)
+    assert set(texts) < set(encoder.asked)
+
+
+@pytest.mark.parametrize(
+    "texts", [["How are you?", "how are  you", "HOW ARE YOU !", "How\nare you..."], ["Caf\u00e9", "cafe\u0301"]]
+)
+def test_case_white_space_and_final_punctuation_do_not(texts: list[str]) -> None:
+    encoder = Numbered()
+    mine([(text, f"answer {number}") for number, text in enumerate(texts)], ["more"], encoder, ANY)
+    assert [text for text in encoder.asked if text in texts] == texts[:1]
 
 
 APART = [("a 0", "b 20"), ("c 90", "d 100"), ("e 180", "f 50")]
