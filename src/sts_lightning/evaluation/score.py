@@ -143,25 +143,51 @@ def find_disagreements(
 SAMPLED_ROWS = 10_000
 """Rows of a table that are looked at; of more, some at equal distances."""
 
+MANY_UNKNOWN = 0.1
+"""Share of unknown tokens from which there is a warning."""
+
 
 def report_truncation(
     encoder: SentenceEncoder, evaluated: Sequence[Dataset], trained: Dataset | None = None
 ) -> None:
-    """Log the shares of the texts that an encoder truncates."""
+    """Log the shares of the texts that an encoder truncates, and of the tokens that it does not know."""
     parts = [("dev and test texts", evaluated, encoder.tokenizer.evaluation_length)]
     if trained is not None:
         parts.insert(0, ("training texts", [trained], encoder.tokenizer.max_length))
-    words = []
-    for name, tables, length in parts:
+    report_unseen(encoder, [(name, columns_of(tables), length) for name, tables, length in parts])
+
+
+def columns_of(tables: Sequence[Dataset]) -> list[Sequence[str | None]]:
+    """Return the columns of tables that hold sentences."""
+    return [table[name] for table in tables for name in table.column_names if name.startswith("sentence")]
+
+
+def report_unseen(
+    encoder: SentenceEncoder, parts: Sequence[tuple[str, Sequence[Sequence[str | None]], int | None]]
+) -> None:
+    """Log what an encoder does not see of texts; `SentenceEncoder.encode` does not warn of it again.
+
+    Args:
+        encoder: The encoder.
+        parts: Name, columns of texts, and the number of tokens after which they are truncated.
+    """
+    words, shares = [], []
+    for name, columns, length in parts:
+        sampled = [column[:: -(-len(column) // SAMPLED_ROWS) or 1] for column in columns]
+        texts = list({text for column in sampled for text in column if text is not None})
+        unseen = encoder.tokenizer.count_unseen(texts, length)
         where = "" if length is None else f" (after {length} tokens)"
-        whole = "a sample of the " if any(len(table) > SAMPLED_ROWS for table in tables) else "the "
-        words.append(f"{100 * truncated_share(encoder, tables, length):.3g} % of {whole}{name}{where}")
-    log.info("truncated by max_length: %s", ", ".join(words))
-
-
-def truncated_share(encoder: SentenceEncoder, tables: Sequence[Dataset], length: int | None) -> float:
-    """Return the share of the distinct texts of tables that an encoder truncates after so many tokens."""
-    rows = [table[:: -(-len(table) // SAMPLED_ROWS) or 1] for table in tables]
-    columns = [values for row in rows for name, values in row.items() if name.startswith("sentence")]
-    texts = list({text for values in columns for text in values if text is not None})
-    return encoder.tokenizer.count_truncated(texts, length) / len(texts) if texts else 0.0
+        whole = "a sample of the " if any(len(column) > SAMPLED_ROWS for column in columns) else "the "
+        words.append(f"{100 * unseen.truncated / max(1, len(texts)):.3g} % of {whole}{name}{where}")
+        shares.append((name, unseen.unknown / max(1, unseen.tokens)))
+    unknown = ", ".join(f"{100 * share:.3g} %" for _, share in shares)
+    log.info("truncated by max_length: %s; unknown tokens: %s", ", ".join(words), unknown)
+    for name, share in shares:
+        if share > MANY_UNKNOWN:
+            log.warning(
+                "WARNING: %.3g %% of the tokens of the %s are unknown to the model's tokenizer, to which all "
+                "such words are the same; choose a model that knows their language or signs.",
+                100 * share,
+                name,
+            )
+    encoder.tells_truncation = False

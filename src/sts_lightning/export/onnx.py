@@ -82,6 +82,7 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, name: str) -> None:
         raise ConfigError(f"{error}; use --format sentence-transformers.") from error
     encoder.backbone = merged(encoder)
     encoder.set_precision("32-true")
+    encoder.tells_truncation = False  # of the long text below
     _write_graph(encoder, folder / "model.onnx")
     session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, masking_utils
 
 from sts_lightning.core.choices import Denoise, Frozen, Precision, Quantization, TextEdit
+from sts_lightning.core.distributed import Shard
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.text import check_choice
 from sts_lightning.models.compute.gradient_cache import recomputed
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 
     from sts_lightning.models.compute.shared_prefix import SharedPrefix
 
+
+log = logging.getLogger(__name__)
 
 TOLERANCE = 1e-3
 """Largest difference that float32 rounding explains, as a fraction of the longer vector's norm."""
@@ -115,6 +119,8 @@ class SentenceEncoder(nn.Module):
 
     Attributes:
         text_edit: Edit of sentences in evaluation (see `edit`); training never edits.
+        tells_truncation: Whether `encode` warns of sentences that it truncates. Commands that have reported it,
+            or encode batch by batch, turn it off.
 
     Raises:
         ValueError: An argument is out of range, or the arguments do not fit together or the backbone.
@@ -172,6 +178,7 @@ class SentenceEncoder(nn.Module):
         self.normalize = normalize
         self.truncate_dim = truncate_dim
         self.text_edit: TextEdit = "none"
+        self.tells_truncation = True
         self.denoise_evaluation = denoise_evaluation and denoise != "none"
         self.bidirectional_layers = bidirectional_layers
         self.causal = bidirectional_layers == 0 and is_causal(backbone)
@@ -569,11 +576,13 @@ class SentenceEncoder(nn.Module):
         threaded = self.device.type == "cpu" and not self._reads_inner_layers
         # The texts of a slice have similar lengths, so that chunks are as dense as if all were tokenised at
         # once; what does not fit into the memory comes first.
+        truncated = 0
         order = np.argsort([-len(text) for text in sentences], kind="stable")
         for start in range(0, len(order), SLICE):
             rows = np.sort(order[start : start + SLICE])
             texts = [sentences[row] for row in rows]
             batch = self.tokenizer.rows(texts, chunk_tokens, self.denoise_evaluation, self.text_edit)
+            truncated += batch.truncated
             if share is not None:
                 depth = self.backbone.config.num_hidden_layers
                 prefix, batch = share(self.backbone, depth, batch, self.device)
@@ -592,6 +601,14 @@ class SentenceEncoder(nn.Module):
                 if normalize or (self.normalize and dim is not None):
                     vectors = F.normalize(vectors, dim=-1)
                 yield torch.from_numpy(rows)[place], vectors
+        if truncated and self.tells_truncation and Shard.current().process_rank == 0:
+            log.warning(
+                "WARNING: %s of %s texts are truncated after %s tokens; encoder.tokenizer."
+                "set_evaluation_length sets another number.",
+                f"{truncated:,}",
+                f"{len(sentences):,}",
+                self.tokenizer.evaluation_length or self.tokenizer.fits,
+            )
 
     @staticmethod
     def similarity(vectors: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:

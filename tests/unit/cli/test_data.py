@@ -51,6 +51,8 @@ def test_mined_negatives_are_those_of_the_run_and_can_be_trained_on(
     with caplog.at_level("INFO"):
         main([*command, "--relative-margin", "0", "--max-score", "1"])
     assert len(list((tmp_path / "kept").rglob("*.safetensors"))) == 1
+    assert "truncated by max_length: 0 % of the texts (after " in caplog.text
+    assert "WARNING" not in caplog.text  # of the long text by which the folder is checked
     columns = ("anchor", "positive", "negative", "negative2", "negative3")[: 2 + negatives]
     given = f"path={mined}" + (f" 'data.columns=[{','.join(columns)}]'" if negatives > 1 else "")
     assert f"loss=infonce data=triplets_file {given}" in caplog.text

@@ -136,3 +136,29 @@ def test_a_gpu_holds_one_slice_and_never_waits_within(monkeypatch: pytest.Monkey
         assert {line.partition(":")[0] for line in gpu.synchronisations} == {"an event"}
         assert len(gpu.synchronisations) <= 2  # for the last vectors of each call
     assert peaks[1] <= 1.1 * peaks[0]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"template": "so: {sentence}"}, {"template": "so: {sentence} !"}],
+    ids=["bare", "template", "template with an end"],
+)
+def test_truncated_texts_are_counted_once(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    encoder = tiny_bert(max_length=8, **settings)
+    room = 8 if settings else 6  # beside the special tokens
+    texts = ["a" * length for length in range(1, 13)]
+    monkeypatch.setattr(module, "SLICE", 5)
+    encoder.encode(texts[:room])
+    assert caplog.records == []
+    encoder.encode(texts)
+    [record] = caplog.records
+    assert record.getMessage().startswith(f"WARNING: {12 - room} of 12 texts are truncated after 8 tokens")
+
+
+def test_a_template_that_leaves_no_room_truncates_too(caplog: pytest.LogCaptureFixture) -> None:
+    encoder = tiny_bert(max_length=None, template="so: {sentence} !")  # BERT reads 512 tokens
+    encoder.tokenizer.evaluation_length = None
+    encoder.encode(["a " * 600, "b"])
+    assert "1 of 2 texts are truncated" in caplog.text

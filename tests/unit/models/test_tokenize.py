@@ -71,7 +71,7 @@ def test_threads_may_share_it(template: str | None, monkeypatch: pytest.MonkeyPa
     texts = ["abcdefghij", "xy"]
     expected = tokenizer(texts)
     with ThreadPoolExecutor(2) as threads:
-        counts = [threads.submit(tokenizer.count_truncated, texts, 6) for _ in range(10)]
+        counts = [threads.submit(tokenizer.count_unseen, texts, 6) for _ in range(10)]
         found = [threads.submit(tokenizer, texts) for _ in range(10)]
         assert all(future.result() == expected for future in found)
         assert len({future.result() for future in counts}) == 1

@@ -436,7 +436,9 @@ def _build(
 
 def _compare(encoder: SentenceEncoder, expected: np.ndarray, name: str) -> None:
     """Reject a pipeline whose vectors are others than those of sentence-transformers."""
+    encoder.tells_truncation = False  # of the long text
     vectors, backbone = encoder.encode(TEXTS), encoder.plain_backbone
+    encoder.tells_truncation = True
     tolerance = 1e-4 if backbone.dtype == torch.float32 else 0.05
     tolerance = 0.5 if getattr(backbone, "is_quantized", False) else tolerance
     size = np.linalg.norm(expected, axis=1).max()

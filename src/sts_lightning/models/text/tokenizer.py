@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -40,12 +40,14 @@ class TokenizedBatch:
             (N + M,).
         num_tokens: Number of tokens in all chunks, padding excluded.
         baseline: Index of each sentence's bare template, from 0 to M - 1, (N,), or None.
+        truncated: Number of sentences that were truncated, counted in evaluation alone.
     """
 
     chunks: list[dict[str, Tensor]]
     restore: Tensor
     num_tokens: int
     baseline: Tensor | None = None
+    truncated: int = 0
 
     def arrange(self, vectors: Tensor) -> Tensor:
         """Put the vectors of the chunks' rows in the order of the sentences, and subtract the bare templates.
@@ -120,6 +122,20 @@ def _most(most_rows: int | None, most_tokens: int | None, width: int, rows: int)
     """Return how many of some rows of a width may be in a chunk."""
     fitting = rows if most_tokens is None else max(1, most_tokens // width)
     return min(rows, fitting, most_rows or rows)
+
+
+class Unseen(NamedTuple):
+    """What a model does not see of some texts.
+
+    Attributes:
+        truncated: Number of texts that are truncated.
+        unknown: Number of tokens that stand for something that the vocabulary does not have.
+        tokens: Number of all tokens, without those that the tokenizer adds.
+    """
+
+    truncated: int
+    unknown: int
+    tokens: int
 
 
 Augment = Callable[[list[int], Sequence[int]], list[int]]
@@ -259,7 +275,7 @@ class SentenceTokenizer:
 
     def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each sentence as in evaluation, not padded."""
-        return self._ids(sentences, self.template, self.evaluation_length)
+        return self._ids(sentences, self.template, self.evaluation_length)[0]
 
     def _ids(
         self,
@@ -267,13 +283,16 @@ class SentenceTokenizer:
         template: str | None,
         max_length: int | None,
         augment: Augment | None = None,
-    ) -> list[list[int]]:
+    ) -> tuple[list[list[int]], int]:
+        """Return the token ids of each sentence, and the number of sentences that were truncated."""
         texts = list(sentences)
+        truncated: set[int] = set()
         row_length = self.row_length(template, max_length)
         if template is not None:
             prefix, suffix = template.split(SLOT)
             if suffix:
-                texts = truncate_texts(self._encode, texts, max_length)
+                whole, texts = texts, truncate_texts(self._encode, texts, max_length)
+                truncated |= {row for row, text in enumerate(texts) if len(text) < len(whole[row])}
             texts = [f"{prefix}{text}{suffix}" for text in texts]
         encoded = self._encode(
             texts,
@@ -282,6 +301,9 @@ class SentenceTokenizer:
             return_special_tokens_mask=augment is not None,
         )
         ids: list[list[int]] = encoded["input_ids"]
+        if row_length is not None:  # few rows are as long: to ask for the rest of each takes time
+            full = (row for row, tokens in enumerate(ids) if len(tokens) == row_length)
+            truncated |= {row for row in full if encoded.encodings[row].overflowing}
         if augment is not None:
             if template is not None:
                 raise ValueError("an augmentation would change the template too; use prompt=none.")
@@ -292,8 +314,10 @@ class SentenceTokenizer:
         if fits is not None and any(len(row) > fits for row in ids):
             start, end = map(len, self.split(template or SLOT))
             # Without a template special tokens count among those that fit.
-            ids = truncate_rows(ids, fits if template is None else start + fits + end, end)
-        return [row or [self._empty_id] for row in ids]
+            longest = fits if template is None else start + fits + end
+            truncated |= {row for row, tokens in enumerate(ids) if len(tokens) > longest}
+            ids = truncate_rows(ids, longest, end)
+        return [row or [self._empty_id] for row in ids], len(truncated)
 
     def _encode(self, texts: list[str] | str, **options: Any) -> BatchEncoding:
         options |= {"return_attention_mask": False, "return_token_type_ids": False}
@@ -329,17 +353,28 @@ class SentenceTokenizer:
         known = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
         return int(next(token for token in known if token is not None))
 
-    def count_truncated(self, sentences: Sequence[str], max_length: int | None) -> int:
-        """Count the sentences with more than ``max_length`` tokens, which would be truncated.
+    def count_unseen(self, sentences: Sequence[str], max_length: int | None) -> Unseen:
+        """Count what a model does not see of texts: the ends that are truncated, and unknown tokens.
 
         Args:
             sentences: Texts.
             max_length: Maximum number of tokens, counted as in training; None for any number.
         """
-        if max_length is None or not sentences:
-            return 0
-        encoded = self._encode(list(sentences), add_special_tokens=self.template is None, verbose=False)
-        return sum(len(row) > max_length for row in encoded["input_ids"])
+        if not sentences:
+            return Unseen(0, 0, 0)
+        alone = self.template is None
+        options = {"add_special_tokens": alone, "return_special_tokens_mask": True, "verbose": False}
+        encoded = self._encode(list(sentences), **options)
+        rows, masks = encoded["input_ids"], encoded["special_tokens_mask"]
+        # Not those that the tokenizer adds: in GPT-2's family the end token is the unknown one too.
+        content = [
+            token
+            for row, mask in zip(rows, masks, strict=True)
+            for token, added in zip(row, mask, strict=True)
+            if not added
+        ]
+        truncated = 0 if max_length is None else sum(len(row) > max_length for row in rows)
+        return Unseen(truncated, content.count(self.tokenizer.unk_token_id), len(content))
 
     def rows(
         self, sentences: Sequence[str], chunk_tokens: int, denoise: bool = False, text_edit: TextEdit = "none"
@@ -354,7 +389,9 @@ class SentenceTokenizer:
         """
         if text_edit != "none":
             sentences = [edit(text, text_edit) for text in sentences]
-        return self._chunk([self(sentences)], [self.template], chunk_tokens, denoise)
+        ids, truncated = self._ids(sentences, self.template, self.evaluation_length)
+        batch = self._chunk([ids], [self.template], chunk_tokens, denoise)
+        return replace(batch, truncated=truncated)
 
     def evaluation_rows(
         self, views: Sequence[Sequence[str]], augmentations: Sequence[Augment | None], **settings: Any
@@ -387,7 +424,7 @@ class SentenceTokenizer:
         if later is not None:
             views, templates, augmentations = views[:1], templates[:1], augmentations[:1]
         ids = [
-            self._ids(sentences, template, self.max_length, augment)
+            self._ids(sentences, template, self.max_length, augment)[0]
             for sentences, template, augment in zip(views, templates, augmentations, strict=True)
         ]
         batch = self._chunk(ids, templates, chunk_tokens, self.denoise != "none")

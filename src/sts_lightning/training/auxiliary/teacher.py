@@ -161,6 +161,7 @@ class Teacher(AuxiliaryModel):
         for encoder in self.encoders:
             if isinstance(encoder, SentenceEncoder):
                 encoder.to(device)
+                encoder.tells_truncation = False  # of each batch
 
     def _reader(self, number: int) -> Encoder:
         """Return what gives the vectors of a teacher: itself, or its folder of vectors."""
