@@ -113,7 +113,9 @@ def mine_command(
 
     further = corpus and values_of(read_sentences(corpus, corpus.name, folded=False)[0], "sentence1")
     encoder = load_named(model, trust, trust_remote_code).to(encoding_device("auto"))
-    report_unseen(encoder, [("texts", [*zip(*texts, strict=True), further or []], encoder.tokenizer.evaluation_length)])
+    report_unseen(
+        encoder, [("texts", [*zip(*texts, strict=True), further or []], encoder.tokenizer.evaluation_length)]
+    )
     reader = encoder if cache_dir is None else cached_vectors(encoder, str(cache_dir))
     mined = mine(texts, further or [], reader, Rule(**rule))
     names = ["anchor", "positive", "negative", *(f"negative{i}" for i in range(2, rule["negatives"] + 1))]

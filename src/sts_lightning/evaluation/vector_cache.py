@@ -129,17 +129,25 @@ def _digest(text: str) -> bytes:
 def fingerprint(encoder: SentenceEncoder) -> str:
     """Return a hash that differs if the vectors of `SentenceEncoder.encode` can differ by more than rounding.
 
-    It covers weights and their precision, architecture, pooling and projection, tokenizer, template, edit and
-    truncation of a sentence, and the versions of this package and of the libraries that compute them.
+    It covers weights and their precision, architecture, adapter and its scale, pooling and projection,
+    tokenizer, template, edit and truncation of a sentence, and the versions of this package and of the
+    libraries that compute them; not the name of the folder that they were loaded from.
 
     Args:
         encoder: The encoder, with its settings of evaluation.
     """
     rows = encoder.tokenizer
+    adapters = getattr(encoder.backbone, "peft_config", {})
     rules: dict[str, Any] = parse_json(rows.tokenizer.backend_tokenizer.to_str())
     settings = {
         "versions": [sts_lightning.__version__, transformers.__version__, tokenizers.__version__],
-        "architecture": encoder.plain_backbone.config.to_dict(),
+        "architecture": _unnamed(encoder.plain_backbone.config.to_dict()),
+        "adapters": {name: _unnamed(config.to_dict()) for name, config in adapters.items()},
+        "scales": {
+            name: module.scaling
+            for name, module in encoder.named_modules()
+            if adapters and isinstance(getattr(module, "scaling", None), dict)
+        },
         "pooling": [encoder.pooling, encoder.layer, encoder.projection, encoder.normalize],
         "truncate_dim": encoder.truncate_dim,
         "attention": encoder.bidirectional_layers,
@@ -148,8 +156,18 @@ def fingerprint(encoder: SentenceEncoder) -> str:
         # Without the truncation and padding of its last call.
         "tokenizer": {key: rule for key, rule in rules.items() if key not in ("truncation", "padding")},
     }
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+    # A set of names, as of the layers with an adapter, has another order in each process.
+    text = json.dumps(settings, sort_keys=True, default=lambda x: sorted(x) if isinstance(x, set) else str(x))
+    digest = hashlib.sha256(text.encode())
     for name, tensor in sorted(encoder.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
+
+
+def _unnamed(config: Any) -> Any:
+    """Return a configuration without the entries that say where a model comes from, or how it is trained."""
+    left_out = {"_name_or_path", "name", "base_model_name_or_path", "revision", "inference_mode"}
+    if not isinstance(config, dict):
+        return config
+    return {key: _unnamed(value) for key, value in config.items() if key not in left_out}

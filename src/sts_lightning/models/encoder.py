@@ -119,8 +119,8 @@ class SentenceEncoder(nn.Module):
 
     Attributes:
         text_edit: Edit of sentences in evaluation (see `edit`); training never edits.
-        tells_truncation: Whether `encode` warns of sentences that it truncates. Commands that have reported it,
-            or encode batch by batch, turn it off.
+        tells_truncation: Whether `encode` warns of sentences that it truncates. Commands that have reported
+            it, or encode batch by batch, turn it off.
 
     Raises:
         ValueError: An argument is out of range, or the arguments do not fit together or the backbone.

@@ -58,8 +58,8 @@ def mine(
 ) -> list[tuple[str, ...]]:
     """Return the pairs with their negatives, the nearest first, without those that have too few.
 
-    Sentences that differ in case, white space or final ``.``, ``!`` and ``?`` alone are one sentence, with the
-    vector of the first. Other signs tell sentences apart: C, C++ and C#. The candidates are the second
+    Sentences that differ in case, white space or final ``.``, ``!`` and ``?`` alone are one sentence, with
+    the vector of the first. Other signs tell sentences apart: C, C++ and C#. The candidates are the second
     sentences, then the corpus; an anchor's are without itself and all that it is paired with, in either
     order.
 

@@ -70,16 +70,18 @@ def test_a_gpu_computes_the_scores(
 
 
 def test_what_the_model_does_not_see(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Contracts that differ in their last sentence alone have equal vectors, and Thai words have one token."""
+    """Contracts that differ at their end alone have equal vectors, and Thai words one token."""
     contract = "The mayor cleans a worn bike behind the church. " * 14
     pairs = tmp_path / "pairs.csv"
-    pairs.write_text(f"sentence1,sentence2\n{contract}It ends.,{contract}He pays.\nครู ซื้อ,a dog\n")  # noqa: RUF001
+    pairs.write_text(f"sentence1,sentence2\n{contract}It ends.,{contract}He pays.\nครู ซื้อ,a dog\n")
     with caplog.at_level("INFO"):
         main(["score", str(run), str(pairs), "--to", str(tmp_path / "scores.csv")])
     length = sts_lightning.load(run).tokenizer.evaluation_length
-    assert f"truncated by max_length: 50 % of the texts (after {length} tokens); unknown tokens: " in caplog.text
+    assert (
+        f"truncated by max_length: 50 % of the texts (after {length} tokens); unknown tokens: " in caplog.text
+    )
     assert "WARNING" not in caplog.text  # two unknown words among hundreds of letters
-    pairs.write_text("sentence1,sentence2\nครู ซื้อ,a dog\n")  # noqa: RUF001
+    pairs.write_text("sentence1,sentence2\nครู ซื้อ,a dog\n")
     main(["score", str(run), str(pairs), "--to", str(tmp_path / "scores.csv")])
     assert "WARNING: 33.3 % of the tokens of the texts are unknown" in caplog.text
 

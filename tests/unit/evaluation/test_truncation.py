@@ -13,7 +13,7 @@ from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
 TABLE = make_table(
     {"sentence1": ["a", "a a a", "a a a a a a"], "sentence2": ["a", "b", "a a a a a a a"], "label": [0.0] * 3}
 )
-THAI = "ครู แผนที่ จักรยาน"  # noqa: RUF001
+THAI = "ครู แผนที่ จักรยาน"
 
 
 def test_distinct_texts_with_too_many_tokens(encoder: SentenceEncoder) -> None:

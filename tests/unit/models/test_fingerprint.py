@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import torch
+from peft import LoraConfig
 
 from sts_lightning.evaluation.vector_cache import fingerprint
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
+from tests.support.families import tiny, write
 
 
 def test_equal_encoders() -> None:
@@ -74,3 +79,39 @@ def test_what_changes_vectors_changes_the_hash() -> None:
         change(encoder)
         found.append(fingerprint(encoder))
     assert len(set(found)) == len(found)
+
+
+def test_the_scale_of_an_adapter_changes_the_hash() -> None:
+    """The weights are the same, and the vectors are not."""
+
+    def adapted(scale: float = 1.0, **settings: object) -> SentenceEncoder:
+        torch.manual_seed(0)
+        lora = LoraConfig(  # random weights: an adapter that begins at zero has no effect
+            task_type="FEATURE_EXTRACTION",
+            target_modules=["query", "value"],
+            r=4,
+            init_lora_weights=False,
+            **settings,
+        )
+        encoder = tiny_bert(adapter=lora)
+        for module in encoder.modules():
+            if isinstance(getattr(module, "scaling", None), dict):
+                module.scaling["default"] *= scale
+        return encoder
+
+    same, other = adapted(lora_alpha=8), adapted(lora_alpha=8)
+    assert fingerprint(same) == fingerprint(other)
+    changed = [adapted(lora_alpha=16), adapted(lora_alpha=8, use_rslora=True), adapted(3.0, lora_alpha=8)]
+    assert len({fingerprint(encoder) for encoder in [same, *changed]}) == 4
+    vectors = [encoder.encode(["a dog ran"]) for encoder in [same, *changed]]
+    assert all(np.abs(one - vectors[0]).max() > 1e-3 for one in vectors[1:])
+
+
+def test_the_name_of_the_folder_does_not(tmp_path: Path) -> None:
+    folders = [Path(write(tiny("bert"), tmp_path / "first")), tmp_path / "moved"]
+    encoders = [SentenceEncoder.from_pretrained(str(folders[0]))]
+    folders[0].rename(folders[1])
+    encoders.append(SentenceEncoder.from_pretrained(str(folders[1])))
+    names = {encoder.plain_backbone.config._name_or_path for encoder in encoders}
+    assert names == {str(folder) for folder in folders}
+    assert fingerprint(encoders[0]) == fingerprint(encoders[1])

@@ -133,7 +133,8 @@ def test_signs_tell_sentences_apart(texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "texts", [["How are you?", "how are  you", "HOW ARE YOU !", "How\nare you..."], ["Caf\u00e9", "cafe\u0301"]]
+    "texts",
+    [["How are you?", "how are  you", "HOW ARE YOU !", "How\nare you..."], ["Caf\u00e9", "cafe\u0301"]],
 )
 def test_case_white_space_and_final_punctuation_do_not(texts: list[str]) -> None:
     encoder = Numbered()

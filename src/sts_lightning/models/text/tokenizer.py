@@ -303,7 +303,8 @@ class SentenceTokenizer:
         ids: list[list[int]] = encoded["input_ids"]
         if row_length is not None:  # few rows are as long: to ask for the rest of each takes time
             full = (row for row, tokens in enumerate(ids) if len(tokens) == row_length)
-            truncated |= {row for row in full if encoded.encodings[row].overflowing}
+            details: Any = encoded.encodings
+            truncated |= {row for row in full if details[row].overflowing}
         if augment is not None:
             if template is not None:
                 raise ValueError("an augmentation would change the template too; use prompt=none.")
