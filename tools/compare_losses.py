@@ -95,6 +95,7 @@ def settings(experiment: str, kind: str, teacher: Path) -> list[str]:
         "rankcse": [f"auxiliary.sources=[{teacher}]", "auxiliary.weights=null"],
         "minilm_distill_nli": [f"auxiliary.sources=[{teacher}]", "~data.limit"],
         "minilm_distill_pairs": [f"auxiliary.sources=[{teacher}]"],
+        "bellm": ["~data.published_rows"],
         "contrast_tune": ["~data.positives_from"],
         "regression_tune": ["trainer.init=best"],
     }.get(experiment, [])
