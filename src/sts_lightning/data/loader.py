@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, cycle, islice
 from typing import Any, TypeVar
 
 import torch
@@ -31,8 +31,8 @@ class PartRows:
         batch_size: Examples in a batch. The last batch of an epoch may be smaller; a last batch of a single
             example is dropped, since batch statistics are undefined on it.
         anchors: Number of the anchor in each row whose anchor is in several, counted from the first row of
-            the part. These rows are divided among different batches as far as possible: another row of an
-            anchor has no negative of it, and takes the place of one that has.
+            the part. The rows of an anchor are divided evenly among the batches: they are no negatives of
+            each other, and take the place of rows that are.
     """
 
     shares: Sequence[Share]
@@ -59,37 +59,39 @@ class PartRows:
         """First position of each batch among the rows of an epoch."""
         return range(0, self.drawn - self.drops_one, self.batch_size)
 
-    def batches(self, rows: Sequence[int], first: int) -> list[list[int]]:
-        """Divide the rows of an epoch among its batches, in order where no anchor is repeated.
+    def batches(self, rows: Sequence[int], first: int, generator: torch.Generator) -> list[list[int]]:
+        """Divide the rows of an epoch among its batches, in order where no anchor is in several of them.
+
+        The others are dealt to the batches in turn, those of an anchor one after another. An anchor with
+        fewer rows than there are batches is at most once in each, and one with more about as often in all.
 
         Args:
             rows: Rows of the table in random order.
             first: First row of the part in the table.
+            generator: Source of the order in which the batches are dealt to.
         """
         slices = [list(rows[start : start + self.batch_size]) for start in self.starts]
         if not self.anchors:
             return slices
+        counts = Counter(self.anchors.get(row - first) for row in rows)
+        alone: list[int] = []
+        together: dict[int, list[int]] = {}
+        for row in rows:
+            anchor = self.anchors.get(row - first)
+            if anchor is None or counts[anchor] == 1:
+                alone.append(row)
+            else:
+                together.setdefault(anchor, []).append(row)
         room = [len(batch) for batch in slices]
         batches: list[list[int]] = [[] for _ in room]
-        without: dict[int, int] = {}  # the first batch after all that have an anchor
-        left, current = [], 0
-        for row in rows:
-            while current < len(room) and len(batches[current]) == room[current]:
-                current += 1
-            anchor = self.anchors.get(row - first)
-            place = current if anchor is None else max(current, without.get(anchor, 0))
-            while place < len(room) and len(batches[place]) == room[place]:
-                place += 1
-            if place == len(room):
-                left.append(row)
-                continue
-            batches[place].append(row)
-            if anchor is not None:
-                without[anchor] = place + 1
+        # In random order: neighbours would have the same anchors.
+        turns = cycle(torch.randperm(len(room), generator=generator).tolist())
+        for row in islice(chain.from_iterable(together.values()), sum(room)):
+            turn = next(turn for turn in turns if len(batches[turn]) < room[turn])
+            batches[turn].append(row)
+        rest = iter(alone)
         for batch, size in zip(batches, room, strict=True):
-            missing = size - len(batch)
-            batch += left[:missing]
-            left = left[missing:]
+            batch += islice(rest, size - len(batch))
         return batches
 
 
@@ -134,7 +136,7 @@ class EpochBatches(Sampler[list[int]]):
                 first += length
             order = torch.randperm(len(rows), generator=generator).tolist()
             rows = [rows[index] for index in order]
-            batches += part.batches(rows, of_part)
+            batches += part.batches(rows, of_part, generator)
         if len(self.parts) > 1:
             batches = [batches[index] for index in torch.randperm(len(batches), generator=generator).tolist()]
         start, self.skip = self.skip, 0

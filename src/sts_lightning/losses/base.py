@@ -99,7 +99,7 @@ def repeats(views: Tensor, sentence_ids: Tensor | None, among: slice = slice(1, 
         return torch.zeros(size, count * size, dtype=torch.bool, device=views.device)
     candidates = sentence_ids[: len(views)][among].flatten()
     equal = (candidates == sentence_ids[0, :, None]) | (candidates == sentence_ids[1, :, None])
-    for further in sentence_ids[len(views) :]:  # one by one: together they would be K times as large
+    for further in sentence_ids[len(views) :]:  # few, since the rows of an anchor meet in few batches
         equal |= candidates == further[:, None]
     return equal & ~torch.eye(size, count * size, dtype=torch.bool, device=views.device)
 

@@ -127,8 +127,10 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
             loggers=parts.loggers,
             callbacks=parts.callbacks,
             resume_command=resume_command,
-            # In a step of joint data the heads of the other parts have no gradient.
-            partly_used=encoder.layer != -1 or ("part" in loss.takes and has_head(loss)),
+            # In a step of joint data the heads of the other parts have no gradient, nor has an auxiliary
+            # model that their losses alone take.
+            partly_used=encoder.layer != -1
+            or ("part" in loss.takes and (has_head(loss) or parts.auxiliary is not None)),
         )
     return Experiment(parts, module, steps, trainer)
 

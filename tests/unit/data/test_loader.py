@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any
@@ -150,6 +151,15 @@ def test_rows_of_an_anchor_are_in_different_batches() -> None:
     assert sorted(chain.from_iterable(loader(parts=[one], rows=10))) == list(range(10))
     alone = PartRows([(22, 22)], 4, {3: 0})
     assert list(loader(parts=[alone])) == list(loader())
+
+
+def test_a_frequent_anchor_is_as_often_in_every_batch() -> None:
+    # One anchor in 40 of 100 rows, four in 5 each: 10 batches of 10, none of a single anchor.
+    anchors = {row: 0 if row < 40 else row // 5 for row in range(60)}
+    for batch in loader(parts=[PartRows([(100, 100)], 10, anchors)], rows=100):
+        met = Counter(anchors.get(row, row) for row in batch)
+        assert met.pop(0) == 4
+        assert set(met.values()) == {1}
 
 
 def test_a_last_batch_of_one_row_is_dropped() -> None:

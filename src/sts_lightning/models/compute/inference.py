@@ -100,7 +100,8 @@ def to_host(parts: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Te
             continue
         arrived = vectors.to("cpu", non_blocking=True)  # into pinned memory
         event = torch.cuda.Event()
-        event.record()
+        # Not on the current device's stream, which may be another card's.
+        event.record(torch.cuda.current_stream(vectors.device))
         late.append((rows, arrived, event))
         while late and late[0][2].query():
             yield late.popleft()[:2]
