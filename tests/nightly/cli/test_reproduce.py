@@ -23,7 +23,7 @@ def test_tables_are_listed(capsys: Capture) -> None:
     listed = capsys.readouterr().out
     assert "pcc_table2" in listed
     assert (
-        "44 runs of opt6_7b, llama7b, llama2_7b, mistral7b, nomic_v1, jina_v2; each: 1 GPU with 24 GB"
+        "86 runs of opt6_7b, llama7b, llama2_7b, mistral7b, nomic_v1, jina_v2; each: 1 GPU with 24 GB"
         in listed
     )
     assert " runs: SimCSE; PromptBERT; PromCSE; SimCSE, no template; PromptEOL; " in listed
