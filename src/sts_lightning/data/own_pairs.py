@@ -301,13 +301,13 @@ def recognise_range(scores: Sequence[float], source: str, place: Callable[[int],
     """
     low, high = min(scores), max(scores)
     recognised = usual_range(scores)
-    least, most = recognised or _round_range(low, high)
     for narrow in USUAL_RANGES:
         outside = [row for row, score in enumerate(scores) if not narrow[0] <= score <= narrow[1]]
         if not outside:
             break
         if len(outside) <= FEW * len(scores):
             shown = "; ".join(f"{scores[row]:g} ({place(row)})" for row in outside[:SHOWN_LINES])
+            least, most = recognised or (min(low, narrow[0]), max(high, narrow[1]))
             raise DataError(
                 f"all scores but {len(outside):,} of {len(scores):,} lie in [{narrow[0]:g}, {narrow[1]:g}]: "
                 f"{shown}{'; ...' if len(outside) > SHOWN_LINES else '.'}",

@@ -174,20 +174,29 @@ def report_unseen(
     words, shares = [], []
     for name, columns, length in parts:
         sampled = [column[:: -(-len(column) // SAMPLED_ROWS) or 1] for column in columns]
-        texts = list({text for column in sampled for text in column if text is not None})
-        unseen = encoder.tokenizer.count_unseen(texts, length)
+        seen: set[str | None] = set()
+        found = []
+        for column in sampled:
+            texts = [text for text in {*column} - seen if text is not None]
+            seen |= {*texts}
+            found.append(encoder.tokenizer.count_unseen(texts, length))
         where = "" if length is None else f" (after {length} tokens)"
         whole = "a sample of the " if any(len(column) > SAMPLED_ROWS for column in columns) else "the "
-        words.append(f"{100 * unseen.truncated / max(1, len(texts)):.3g} % of {whole}{name}{where}")
-        shares.append((name, unseen.unknown / max(1, unseen.tokens)))
-    unknown = ", ".join(f"{100 * share:.3g} %" for _, share in shares)
+        truncated = sum(unseen.truncated for unseen in found) / max(1, len(seen))
+        words.append(f"{100 * truncated:.3g} % of {whole}{name}{where}")
+        tokens = max(1, sum(unseen.tokens for unseen in found))
+        # Among many files one may be in another language.
+        most = max((unseen.unknown / max(1, unseen.tokens) for unseen in found), default=0.0)
+        shares.append((name, sum(unseen.unknown for unseen in found) / tokens, most))
+    unknown = ", ".join(f"{100 * share:.3g} %" for _, share, _ in shares)
     log.info("truncated by max_length: %s; unknown tokens: %s", ", ".join(words), unknown)
-    for name, share in shares:
-        if share > MANY_UNKNOWN:
+    for name, share, most in shares:
+        if most > MANY_UNKNOWN:
             log.warning(
-                "WARNING: %.3g %% of the tokens of the %s are unknown to the model's tokenizer, to which all "
+                "WARNING: %.3g %% of the tokens of %s%s are unknown to the model's tokenizer, to which all "
                 "such words are the same; choose a model that knows their language or signs.",
-                100 * share,
+                100 * (share if share > MANY_UNKNOWN else most),
+                "the " if share > MANY_UNKNOWN else "a column of the ",
                 name,
             )
     encoder.tells_truncation = False

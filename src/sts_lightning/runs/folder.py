@@ -30,9 +30,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+from hydra.errors import HydraException
+from hydra.utils import get_method
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from sts_lightning.config.build import LOADING, argument_types
 from sts_lightning.config.check import path_override
 from sts_lightning.config.schema import (
     EvaluationConfig,
@@ -440,11 +443,41 @@ def _adapt(cfg: DictConfig, source: str, encoder_only: bool = False) -> None:
         prefix = f"{group}." if group else ""
         known = {field.name: field for field in fields(schema)}
         for key in [key for key in node if key not in known]:
-            log.warning("%s: %s%s is left out, this version has no such setting.", source, prefix, key)
+            log.warning(LEFT_OUT, source, prefix, key)
             node.pop(key)
         for key in [key for key in known if key not in node]:
             node[key] = default = _default(group, known[key], source)
-            log.warning("%s: it has no %s%s, which is set to its default %s.", source, prefix, key, default)
+            log.warning(NO_SETTING, source, prefix, key, default)
+    for name in BUILT[:1] if encoder_only else BUILT:
+        node = cfg.get(name)
+        if isinstance(node, DictConfig) and str(node.get("_target_")).startswith("sts_lightning."):
+            _adapt_arguments(name, node, source)
+
+
+def _adapt_arguments(group: str, node: DictConfig, source: str) -> None:
+    """Do the same with the arguments of a class, whose defaults stand in its file in ``conf``."""
+    try:
+        known = argument_types(get_method(node["_target_"])) | (LOADING if group == "data" else {})
+    except (HydraException, ImportError, TypeError, ValueError):  # building it says what is wrong
+        return
+    for key in [key for key in node if key not in known and key != "_target_"]:
+        log.warning(LEFT_OUT, source, f"{group}.", key)
+        node.pop(key)
+    for path in sorted((PACKAGED / group).glob("*.yaml")):
+        values: Any = OmegaConf.to_container(OmegaConf.load(path))
+        if values.get("_target_") == node["_target_"]:
+            for key, default in values.items():
+                if key in known and key not in node and default != MISSING and "${" not in str(default):
+                    node[key] = default
+                    log.warning(NO_SETTING, source, f"{group}.", key, default)
+            return
+
+
+LEFT_OUT = "%s: %s%s is left out, this version has no such setting."
+NO_SETTING = "%s: it has no %s%s, which is set to its default %s."
+
+BUILT = ("model", "loss", "data", "regularizer", "auxiliary")
+"""Groups whose keys are the arguments of a class of this package."""
 
 
 DEFAULTS = {

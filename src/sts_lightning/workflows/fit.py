@@ -157,7 +157,7 @@ def warn_of_distances(spearman: float, pairs: int) -> None:
         log.warning(
             "WARNING: the dev Spearman before training is %.2f: the scores seem to be distances (0 is the "
             "same meaning), or in reverse order. A higher score has to mean more similar; turn them round in "
-            "the file, as 5 - score.",
+            "the file, as the highest score less each of them.",
             spearman,
         )
 

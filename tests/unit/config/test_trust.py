@@ -117,17 +117,21 @@ def test_an_encoder_alone_has_no_other_parts(tmp_path: Path) -> None:
 
 def test_the_encoder_of_a_run_of_another_version(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = RunFolder(tmp_path)
-    model = {"_target_": "sts_lightning.testing.tiny_bert.tiny_bert"}
+    model: Any = OmegaConf.to_container(OmegaConf.load(CONF / "model" / "tiny_bert.yaml"))
     cfg: dict[str, Any] = copy.deepcopy({"model": model, **OF_ENCODER})
     cfg["prompt"]["layer"] = -1
     run.save_config(OmegaConf.create(cfg))
     expected = run.load_config(encoder_only=True)
-    del cfg["prompt"]["layer"], cfg["evaluation"]["max_length"]
+    assert not caplog.text
+    del cfg["prompt"]["layer"], cfg["evaluation"]["max_length"], cfg["model"]["pooling"]
     cfg["prompt"]["later"] = cfg["evaluation"]["later"] = 1  # in a prompt an argument of the model's class
+    cfg["model"]["later"] = 1
     run.save_config(OmegaConf.create(cfg))
     assert run.load_config(encoder_only=True) == expected
-    for said in ("prompt.later is left out", "evaluation.later is left out", "no prompt.layer, which is"):
-        assert said in caplog.text
+    for group in ("prompt", "evaluation", "model"):
+        assert f"{group}.later is left out" in caplog.text
+    assert "no prompt.layer, which is" in caplog.text
+    assert "no model.pooling, which is set to its default mean" in caplog.text
 
 
 @pytest.mark.parametrize("made_by", [None, "0.2.0", sts_lightning.__version__])

@@ -115,8 +115,8 @@ def test_any_other_range_has_to_be_given(scores: tuple[float, ...], proposed: st
     [
         ((0, 0.25, 1), -0.01, "[-1,1]"),
         ((0, 0.25, 1), 4, "[0,5]"),
-        ((-1, 0.25, 1), 1.5, "[-1,2]"),
-        ((0, 3, 5), 55, "[0,100]"),
+        ((-1, 0.25, 1), 1.5, "[-1,1.5]"),
+        ((0, 3, 5), 55, "[0,55]"),
     ],
 )
 def test_one_in_a_hundred_scores_does_not_decide_the_range(
