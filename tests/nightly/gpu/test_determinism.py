@@ -97,8 +97,12 @@ def test_a_model_that_does_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) 
         trainer=SimpleNamespace(devices=1, num_nodes=1, strategy="ddp"),
         callbacks={},
     )
-    parts = SimpleNamespace(cfg=cfg, resumed=False, first=True, data=None, callbacks=[])
-    trainer = SimpleNamespace(validate=lambda *_, **__: None, fit=reject, global_step=0, callback_metrics={})
+    data = SimpleNamespace(dev=[0, 1])
+    parts = SimpleNamespace(cfg=cfg, resumed=False, first=True, data=data, callbacks=[])
+    measured = {"dev/spearman": 50.0}
+    trainer = SimpleNamespace(
+        validate=lambda *_, **__: None, fit=reject, global_step=0, callback_metrics=measured
+    )
     module = SimpleNamespace(train=lambda: None)
     experiment: Any = SimpleNamespace(parts=parts, module=module, trainer=trainer, steps=None)
     with pytest.raises(TrainingError, match="cumsum_cuda_kernel") as caught:
