@@ -62,11 +62,6 @@ DAMAGE: dict[str, tuple[str, str, Callable[[RunFolder], object]]] = {
         "optim.lr",
         lambda run: edit(run.config_file, lambda cfg: cfg["optim"].update(lr="fast")),
     ),
-    "an unknown argument": (
-        "config.yaml",
-        "loss.margin",
-        lambda run: edit(run.config_file, lambda cfg: cfg["loss"].update(margin=1)),
-    ),
     "a choice": (
         "config.yaml",
         "optim.schedule=step",
