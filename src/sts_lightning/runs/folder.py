@@ -53,7 +53,7 @@ from sts_lightning.config.trust import (
     read_stages,
     stage_folders,
 )
-from sts_lightning.core.conf_folders import PACKAGED
+from sts_lightning.core.conf_folders import PACKAGED, files_of
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.files import replacing, write_atomic
 from sts_lightning.runs.history import read_history
@@ -455,7 +455,11 @@ def _adapt(cfg: DictConfig, source: str, encoder_only: bool = False) -> None:
 
 
 def _adapt_arguments(group: str, node: DictConfig, source: str) -> None:
-    """Do the same with the arguments of a class, whose defaults stand in its file in ``conf``."""
+    """Leave out arguments that a class does not have, and say which ones take their default.
+
+    The default is that of the class, since it is what a file of the user's that leaves the argument out has
+    been trained with. Such arguments are no news: only those that each file of the class names are missing.
+    """
     try:
         known = argument_types(get_method(node["_target_"])) | (LOADING if group == "data" else {})
     except (HydraException, ImportError, TypeError, ValueError):  # building it says what is wrong
@@ -463,14 +467,10 @@ def _adapt_arguments(group: str, node: DictConfig, source: str) -> None:
     for key in [key for key in node if key not in known and key != "_target_"]:
         log.warning(LEFT_OUT, source, f"{group}.", key)
         node.pop(key)
-    for path in sorted((PACKAGED / group).glob("*.yaml")):
-        values: Any = OmegaConf.to_container(OmegaConf.load(path))
-        if values.get("_target_") == node["_target_"]:
-            for key, default in values.items():
-                if key in known and key not in node and default != MISSING and "${" not in str(default):
-                    node[key] = default
-                    log.warning(NO_SETTING, source, f"{group}.", key, default)
-            return
+    files: list[Any] = [OmegaConf.to_container(OmegaConf.load(path)) for path in files_of(group).values()]
+    named = [{*file} for file in files if file.get("_target_") == node["_target_"]]
+    for key in sorted(set.intersection(*named) & {*known} - {*node} if named else ()):
+        log.warning("%s: it has no %s.%s, which takes the default of its class.", source, group, key)
 
 
 LEFT_OUT = "%s: %s%s is left out, this version has no such setting."
