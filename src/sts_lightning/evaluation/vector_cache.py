@@ -27,7 +27,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 
 log = logging.getLogger(__name__)
 
-SLICE = 50_000
+TOGETHER = 50_000
 """Number of sentences whose vectors are written together: so many are lost where a command is stopped."""
 
 PROBES = ("A man is playing a guitar.", "the Price rose by 3.5 % in May, he said", "no", "x " * 600)
@@ -85,8 +85,8 @@ class CachedVectors:
         if missing or not self._rows:  # the first file has the probes too
             probes = {} if self._rows else {_digest(text): text for text in PROBES}
             items = list((probes | missing).items())
-            for start in range(0, len(items), SLICE):
-                self._add(dict(items[start : start + SLICE]))
+            for start in range(0, len(items), TOGETHER):
+                self._add(dict(items[start : start + TOGETHER]))
         if not digests:
             return np.zeros((0, len(next(iter(self._rows.values())))), dtype=np.float32)
         return np.stack([self._rows[digest] for digest in digests])

@@ -587,7 +587,7 @@ class SentenceEncoder(nn.Module):
                 depth = self.backbone.config.num_hidden_layers
                 prefix, batch = share(self.backbone, depth, batch, self.device)
             chunks, places = batch.chunks, batch.by_chunk(torch.arange(len(batch.restore)))
-            if batch.baseline is not None:
+            if batch.baseline is not None:  # the bare templates are the last chunk
                 *chunks, last = chunks
                 *places, _ = places
                 bare = embed_or_halve(last)

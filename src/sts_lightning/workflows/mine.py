@@ -22,7 +22,7 @@ from sts_lightning.evaluation.statistics import pair_cosines, require_finite
 
 log = logging.getLogger(__name__)
 
-PART = 50_000
+COPIED = 50_000
 """Pairs whose vectors are copied at once."""
 
 QUERIES, CANDIDATES = 512, 4096
@@ -92,7 +92,7 @@ def mine(
     vectors = require_finite(np.asarray(encoder.encode(texts), dtype=np.float32))
     unit = torch.from_numpy(vectors)
     normalize(unit, dim=-1, out=unit)  # in place: a second copy may not fit into the memory
-    parts = np.array_split(members, len(members) // PART + 1)
+    parts = np.array_split(members, len(members) // COPIED + 1)
     positives = np.concatenate([pair_cosines(vectors[part[:, 0]], vectors[part[:, 1]]) for part in parts])
     limits = np.full(len(queries), np.inf)
     np.minimum.at(limits, of_pair, positives)

@@ -49,11 +49,11 @@ def test_a_path_in_an_override_is_read_back(path: str) -> None:
 @pytest.mark.parametrize(
     ("argument", "expanded"),
     [
-        ("hydra.run.dir=~/runs/a", "hydra.run.dir=/home/me/runs/a"),
-        ('+path="~/x, y.csv"', '+path="/home/me/x, y.csv"'),
-        ("path='~/x'", "path='/home/me/x'"),
-        ("path=~/a.csv,~/b.csv", "path=/home/me/a.csv,/home/me/b.csv"),
-        ("path=[~/a.csv, '~/b.csv']", "path=[/home/me/a.csv, '/home/me/b.csv']"),
+        ("hydra.run.dir=~/runs/a", "hydra.run.dir=/elsewhere/runs/a"),
+        ('+path="~/x, y.csv"', '+path="/elsewhere/x, y.csv"'),
+        ("path='~/x'", "path='/elsewhere/x'"),
+        ("path=~/a.csv,~/b.csv", "path=/elsewhere/a.csv,/elsewhere/b.csv"),
+        ("path=[~/a.csv, '~/b.csv']", "path=[/elsewhere/a.csv, '/elsewhere/b.csv']"),
         ("path=a~/b", "path=a~/b"),
         ("path=~other/b", "path=~other/b"),
         ("~callbacks", "~callbacks"),
@@ -62,5 +62,5 @@ def test_a_path_in_an_override_is_read_back(path: str) -> None:
 def test_the_home_folder_is_written_out(
     argument: str, expanded: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("HOME", "/elsewhere")
     assert with_home(argument) == expanded

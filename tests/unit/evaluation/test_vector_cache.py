@@ -55,7 +55,7 @@ def test_a_command_that_is_stopped_keeps_what_it_has(tmp_path: Path, monkeypatch
                 raise KeyboardInterrupt
             return super().encode(sentences)
 
-    monkeypatch.setattr(vector_cache, "SLICE", len(PROBES) + 2)
+    monkeypatch.setattr(vector_cache, "TOGETHER", len(PROBES) + 2)
     with pytest.raises(KeyboardInterrupt):
         CachedVectors(Stopped(), tmp_path).encode([FIRST, SECOND, THIRD])
     encoder = Letters()

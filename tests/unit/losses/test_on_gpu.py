@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from lightning.fabric.utilities import move_data_to_device
 from torch import Tensor
 
 from sts_lightning.losses import all_losses
@@ -107,3 +108,17 @@ def test_a_queue_stays_on_its_device(gpu: EmulatedGPU) -> None:
     other.push(vectors[:2].cpu())
     resumed.load_state_dict(other.state_dict())
     assert resumed.negatives()[:, 0].tolist() == [0, 1]
+
+
+def test_a_queue_embeds_the_first_view_without_waiting(gpu: EmulatedGPU) -> None:
+    encoder = tiny_bert()
+    rows = encoder.prepare(16, training=True)([["a b c", "d e", "f"], ["g", "h i j", "k"]], [None, None])
+    moved = move_data_to_device(rows, torch.device("cuda"))
+    encoder.eval().to("cuda")
+    gpu.recording = True
+    with torch.no_grad():
+        vectors = encoder(moved.head(3))
+    gpu.recording = False
+    assert gpu.synchronisations == []
+    with torch.no_grad():
+        torch.testing.assert_close(vectors.cpu(), encoder.cpu()(rows)[:3])

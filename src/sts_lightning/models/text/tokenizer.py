@@ -16,6 +16,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 from sts_lightning.core.choices import Denoise, TextEdit
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.text import check_choice
+from sts_lightning.models.compute.inference import to_device
 from sts_lightning.models.text.template import SLOT, edit, fill_mask, truncate_rows, truncate_texts
 
 _LOCK = threading.Lock()
@@ -41,6 +42,8 @@ class TokenizedBatch:
         num_tokens: Number of tokens in all chunks, padding excluded.
         baseline: Index of each sentence's bare template, from 0 to M - 1, (N,), or None.
         truncated: Number of sentences that were truncated, counted in evaluation alone.
+        order: Sentence of each row of the chunks. An array, since Lightning would move a tensor to the GPU
+            with the others, and to read it there each step would wait for the card.
     """
 
     chunks: list[dict[str, Tensor]]
@@ -48,6 +51,11 @@ class TokenizedBatch:
     num_tokens: int
     baseline: Tensor | None = None
     truncated: int = 0
+    order: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if self.order is None and type(self.restore) is Tensor and self.restore.device.type == "cpu":
+            self.order = torch.argsort(self.restore).numpy()
 
     def arrange(self, vectors: Tensor) -> Tensor:
         """Put the vectors of the chunks' rows in the order of the sentences, and subtract the bare templates.
@@ -58,7 +66,7 @@ class TokenizedBatch:
         Returns:
             (N, D), or (V * N, D), one view after the other.
         """
-        vectors = vectors[self.restore.to(vectors.device)]
+        vectors = vectors[to_device(self.restore, vectors.device)]
         if vectors.dim() == 3:
             return vectors.transpose(0, 1).flatten(0, 1)
         if self.baseline is None:
@@ -68,23 +76,26 @@ class TokenizedBatch:
 
     def by_chunk(self, values: Tensor) -> list[Tensor]:
         """Divide values of the sentences, (N, ...), among the chunks."""
-        order = torch.argsort(self.restore.cpu())
-        return list(values[order].split([len(chunk["input_ids"]) for chunk in self.chunks]))
+        order = torch.argsort(self.restore.cpu()) if self.order is None else torch.from_numpy(self.order)
+        rows = values[to_device(order, values.device)]
+        return list(rows.split([len(chunk["input_ids"]) for chunk in self.chunks]))
 
     def head(self, count: int) -> TokenizedBatch:
-        """Return the first ``count`` sentences of the first view, and all bare templates."""
+        """Return the first ``count`` sentences of the first view, and all bare templates.
+
+        ``num_tokens`` stays that of the whole batch: to count anew would wait for a GPU.
+        """
         numbers = self.by_chunk(torch.arange(len(self.restore)))
         sentences = len(self.restore) if self.baseline is None else len(self.baseline)
         kept = [(rows < count) | (rows >= sentences) for rows in numbers]
-        chunks = [
-            {name: values[rows] for name, values in chunk.items() if name != "view_at"}
-            for chunk, rows in zip(self.chunks, kept, strict=True)
-            if bool(rows.any())
-        ]
+        chunks = []
+        for chunk, rows in zip(self.chunks, kept, strict=True):
+            if bool(rows.any()):
+                at = to_device(rows.nonzero()[:, 0], chunk["input_ids"].device)
+                chunks.append({name: values[at] for name, values in chunk.items() if name != "view_at"})
         order = torch.cat(numbers)[torch.cat(kept)]
-        num_tokens = sum(int(chunk["attention_mask"].sum()) for chunk in chunks)
         baseline = None if self.baseline is None else self.baseline[:count]
-        return TokenizedBatch(chunks, torch.argsort(order), num_tokens, baseline)
+        return TokenizedBatch(chunks, torch.argsort(order), self.num_tokens, baseline)
 
     def limited(self, most_rows: int | None = None, most_tokens: int | None = None) -> TokenizedBatch:
         """Return the same batch in chunks of at most so many rows and padded tokens, at least one row each.
