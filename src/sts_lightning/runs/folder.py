@@ -53,7 +53,7 @@ from sts_lightning.config.trust import (
     read_stages,
     stage_folders,
 )
-from sts_lightning.core.conf_folders import PACKAGED, files_of
+from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.files import replacing, write_atomic
 from sts_lightning.runs.history import read_history
@@ -447,7 +447,7 @@ def _adapt(cfg: DictConfig, source: str, encoder_only: bool = False) -> None:
             node.pop(key)
         for key in [key for key in known if key not in node]:
             node[key] = default = _default(group, known[key], source)
-            log.warning(NO_SETTING, source, prefix, key, default)
+            log.warning("%s: it has no %s%s, which is set to its default %s.", source, prefix, key, default)
     for name in BUILT[:1] if encoder_only else BUILT:
         node = cfg.get(name)
         if isinstance(node, DictConfig) and str(node.get("_target_")).startswith("sts_lightning."):
@@ -455,10 +455,10 @@ def _adapt(cfg: DictConfig, source: str, encoder_only: bool = False) -> None:
 
 
 def _adapt_arguments(group: str, node: DictConfig, source: str) -> None:
-    """Leave out arguments that a class does not have, and say which ones take their default.
+    """Leave out arguments that a class of this package does not have.
 
-    The default is that of the class, since it is what a file of the user's that leaves the argument out has
-    been trained with. Such arguments are no news: only those that each file of the class names are missing.
+    One that the run lacks takes the default of the class: a user's file that leaves it out was trained with
+    that, and a later version gives a new argument one with which earlier runs stay as they were.
     """
     try:
         known = argument_types(get_method(node["_target_"])) | (LOADING if group == "data" else {})
@@ -467,14 +467,9 @@ def _adapt_arguments(group: str, node: DictConfig, source: str) -> None:
     for key in [key for key in node if key not in known and key != "_target_"]:
         log.warning(LEFT_OUT, source, f"{group}.", key)
         node.pop(key)
-    files: list[Any] = [OmegaConf.to_container(OmegaConf.load(path)) for path in files_of(group).values()]
-    named = [{*file} for file in files if file.get("_target_") == node["_target_"]]
-    for key in sorted(set.intersection(*named) & {*known} - {*node} if named else ()):
-        log.warning("%s: it has no %s.%s, which takes the default of its class.", source, group, key)
 
 
 LEFT_OUT = "%s: %s%s is left out, this version has no such setting."
-NO_SETTING = "%s: it has no %s%s, which is set to its default %s."
 
 BUILT = ("model", "loss", "data", "regularizer", "auxiliary")
 """Groups whose keys are the arguments of a class of this package."""

@@ -69,8 +69,7 @@ def test_broken_run_folders(uninterrupted: Path, tmp_path: Path, caplog: pytest.
     (tmp_path / "config.yaml").write_text(text.replace("hidden_size", "hidden_sise"))
     with pytest.raises(CheckpointError, match="does not exist"):
         sts_lightning.load(tmp_path)
-    for said in ("model.hidden_sise is left out", "it has no model.hidden_size, which takes"):
-        assert said in caplog.text
+    assert "model.hidden_sise is left out" in caplog.text
     (tmp_path / "config.yaml").write_text(text)
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "best.ckpt").write_bytes(b"half a file")

@@ -133,26 +133,6 @@ def test_the_encoder_of_a_run_of_another_version(tmp_path: Path, caplog: pytest.
     for group in ("prompt", "evaluation", "model"):
         assert f"{group}.later is left out" in caplog.text
     assert "no prompt.layer, which is" in caplog.text
-    assert "no model.pooling, which takes the default" in caplog.text
-
-
-def test_arguments_that_a_file_of_the_users_leaves_out_are_no_news(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And a name that is missing is not that of another file with the same class."""
-    run, conf = RunFolder(tmp_path / "run"), tmp_path / "conf"
-    run.path.mkdir()
-    (conf / "model").mkdir(parents=True)
-    target = "sts_lightning.testing.tiny_bert.tiny_bert"
-    (conf / "model" / "mine.yaml").write_text(f"_target_: {target}\nlayers: 1\n")
-    monkeypatch.setenv("STS_CONF", str(conf))
-    model = {"_target_": target, "layers": 1}
-    run.save_config(OmegaConf.create({"model": model, **OF_ENCODER}))
-    assert run.load_config(encoder_only=True).model == model
-    assert not caplog.text
-    model = {"_target_": "sts_lightning.models.SentenceEncoder.from_pretrained", "pooling": "cls"}
-    run.save_config(OmegaConf.create({"model": model, **OF_ENCODER}))
-    assert run.load_config(encoder_only=True).model == model
 
 
 @pytest.mark.parametrize("made_by", [None, "0.2.0", sts_lightning.__version__])

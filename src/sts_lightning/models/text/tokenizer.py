@@ -66,7 +66,7 @@ class TokenizedBatch:
         Returns:
             (N, D), or (V * N, D), one view after the other.
         """
-        vectors = vectors[to_device(self.restore, vectors.device)]
+        vectors = vectors[self.restore.to(vectors.device)]
         if vectors.dim() == 3:
             return vectors.transpose(0, 1).flatten(0, 1)
         if self.baseline is None:
@@ -95,7 +95,8 @@ class TokenizedBatch:
                 chunks.append({name: values[at] for name, values in chunk.items() if name != "view_at"})
         order = torch.cat(numbers)[torch.cat(kept)]
         baseline = None if self.baseline is None else self.baseline[:count]
-        return TokenizedBatch(chunks, torch.argsort(order), self.num_tokens, baseline)
+        restore = to_device(torch.argsort(order), self.restore.device)
+        return TokenizedBatch(chunks, restore, self.num_tokens, baseline)
 
     def limited(self, most_rows: int | None = None, most_tokens: int | None = None) -> TokenizedBatch:
         """Return the same batch in chunks of at most so many rows and padded tokens, at least one row each.
