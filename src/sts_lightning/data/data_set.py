@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from datasets import Dataset
 
 from sts_lightning.core.choices import LabelKind
 from sts_lightning.data.collate import View
-from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import SCORE_RANGE, SourceCount, sentence_columns
+from sts_lightning.data.tasks import Dev, Task
 
 TRAINING, DEV, TEST = "training pairs", "dev pairs", "test pairs"
 """Use of a file of the user's own pairs, in counts and messages."""
@@ -27,7 +27,7 @@ class Splits:
 
     Attributes:
         train: Training examples, columns sentence1[, sentence2, ...][, label], one source after another.
-        dev: Scored pairs on which checkpoints are compared.
+        dev: Scored pairs, or queries, on which checkpoints are compared.
         tests: Tasks on which the trained model is reported.
         counts: Rows read and dropped of each source of ``train``, in its order.
         other_counts: Those of dev and test pairs.
@@ -36,8 +36,8 @@ class Splits:
     """
 
     train: Dataset
-    dev: Dataset
-    tests: list[STSTask]
+    dev: Dev
+    tests: Sequence[Task]
     counts: list[SourceCount]
     other_counts: list[SourceCount] = field(default_factory=list)
     score_range: tuple[float, float] = SCORE_RANGE

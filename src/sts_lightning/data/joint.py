@@ -10,8 +10,9 @@ from datasets import Dataset
 
 from sts_lightning.data.data_set import DataSet, Splits
 from sts_lightning.data.overlap import report_common
-from sts_lightning.data.readers.sts_sets import tables_of
+from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.tables import PART, hash_tables, make_table, values_of
+from sts_lightning.data.tasks import Dev, pairs_in
 
 
 def joint(
@@ -49,8 +50,8 @@ def joint(
         splits = {name: part.read() for name, part in parts.items()}
         selecting = splits[chosen]
         for name, part in splits.items():  # of the selecting part itself all are equal
-            pairs = {"dev": ([part.dev], [selecting.dev])}
-            pairs["test"] = (tables_of(part.tests), tables_of(selecting.tests))
+            pairs = {"dev": tuple(_pairs_of(each.dev) for each in (part, selecting))}
+            pairs["test"] = (pairs_in(part.tests), pairs_in(selecting.tests))
             for kind, (own, theirs) in pairs.items():
                 if hash_tables(own) != hash_tables(theirs):  # else the part's own reader has compared
                     report_common(part.train, part.counts, theirs, f"{kind} pairs of {chosen} (in {name})")
@@ -63,6 +64,10 @@ def joint(
         return Splits(table, selecting.dev, selecting.tests, counts, selecting.other_counts, parts=splits)
 
     return DataSet(read, unit="examples", parts=parts, shares=shares)
+
+
+def _pairs_of(dev: Dev) -> list[Dataset]:
+    return [dev.pairs] if isinstance(dev, Ranking) else [dev]
 
 
 def _together(tables: Mapping[str, Dataset]) -> Dataset:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -18,22 +18,27 @@ from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.distributed import Shard
 from sts_lightning.core.errors import CheckpointError, DataError
 from sts_lightning.core.text import check_range, counted
-from sts_lightning.data.collate import JointCollator, Prepare, ViewCollator
+from sts_lightning.data.collate import Batch, JointCollator, Prepare, ViewCollator
 from sts_lightning.data.data_set import DataSet, column_views
 from sts_lightning.data.files import summary
 from sts_lightning.data.loader import PartRows, ResumableLoader
 from sts_lightning.data.positives import KnownPositives, TokenIds, known_positives
-from sts_lightning.data.readers.sts_sets import hashes_of, tables_of, text_found
-from sts_lightning.data.tables import SCORE_RANGE, hash_pairs, hash_tables
+from sts_lightning.data.ranking import Ranking
+from sts_lightning.data.readers.sts_sets import tables_of, text_found
+from sts_lightning.data.tables import SCORE_RANGE, hash_tables
+from sts_lightning.data.tasks import hash_dev, hashes_of, scored_tasks
 
 log = logging.getLogger(__name__)
 
 DEV_BATCH_SIZE = 128
 """Pairs in a dev batch: enough rows for chunks of similar length."""
 
+DEV_TEXTS = 512
+"""Queries, or candidates, in a dev batch."""
+
 
 class DataModule(pl.LightningDataModule):
-    """Loaders of a data set: training examples, and scored dev pairs for model selection.
+    """Loaders of a data set: training examples, and scored pairs or queries for model selection.
 
     `setup` reads everything once; call it before weights are loaded, so that a malformed row fails within
     seconds. The data does not know the model: `connect` supplies the tokenisation before
@@ -50,7 +55,7 @@ class DataModule(pl.LightningDataModule):
         widest: Name of the part whose batches have the most rows.
         views, num_views, label, batch_size: Those of `widest`, see `DataSet`.
         published_rows: See `DataSet`.
-        train, dev, tests: Training table, dev table and test tasks; filled by `setup`.
+        train, dev, tests: Training table, dev data and test tasks; filled by `setup`.
         splits: What each part has read; set by `setup`.
         digest_files: Returns digests of the user's files by setting.
         counts: Rows read and dropped, by source; set by `setup`.
@@ -177,14 +182,16 @@ class DataModule(pl.LightningDataModule):
 
     @cached_property
     def _tables(self) -> str:
+        if isinstance(self.dev, Ranking):
+            return hash_tables([self.train]) + self.dev.hash
         return hash_tables([self.train, self.dev])
 
     @property
     def content(self) -> dict[str, Any]:
-        """Hashes of the training examples, the dev pairs, each test task and the user's files."""
+        """Hashes of the training examples, the dev data, each test task and the user's files."""
         return {
             "train": hash_tables([self.train]),
-            "dev": hash_pairs([self.dev]),
+            "dev": hash_dev(self.dev),
             "tests": hashes_of(self.tests),
             "files": self._files,
         }
@@ -192,7 +199,8 @@ class DataModule(pl.LightningDataModule):
     @property
     def text(self) -> TextFound | None:
         """Text of dev and test sentences, if they come from SentEval's files."""
-        return text_found([self.dev, *tables_of(self.tests)])
+        dev = [] if isinstance(self.dev, Ranking) else [self.dev]
+        return text_found([*dev, *tables_of(scored_tasks(self.tests))])
 
     @property
     def epoch_rows(self) -> int:
@@ -255,9 +263,27 @@ class DataModule(pl.LightningDataModule):
         return self._known.setdefault(name, KnownPositives())
 
     def val_dataloader(self) -> DataLoader[Any]:
-        """Return the dev pairs in file order."""
+        """Return the dev pairs in file order, or the dev queries and then their candidates."""
         _, prepare = self._connected()
+        if isinstance(self.dev, Ranking):
+            return self._ranked_texts(self.dev, prepare)
         collate = ViewCollator(column_views(2), "score", prepare, Shard.current())
         # A separate generator: the loader would otherwise draw from the one that dropout uses.
         generator = torch.Generator().manual_seed(self.seed)
         return DataLoader(self.dev, batch_size=DEV_BATCH_SIZE, collate_fn=collate, generator=generator)
+
+    def _ranked_texts(self, dev: Ranking, prepare: Prepare[Any]) -> DataLoader[Any]:
+        shard = Shard.current()
+
+        def collate(batch: tuple[str, Sequence[str]]) -> Batch[Any]:
+            role, texts = batch
+            embedded = list(texts[shard.slice_of(len(texts))] or texts[:1]) if shard.world_size > 1 else texts
+            return Batch(prepare([list(embedded)], [None], role=role), 1, None, len(texts), shard)
+
+        batches: Any = [
+            (role, texts[start : start + DEV_TEXTS])
+            for role, texts in dev.texts()
+            for start in range(0, len(texts), DEV_TEXTS)
+        ]
+        generator = torch.Generator().manual_seed(self.seed)  # as for pairs
+        return DataLoader(batches, batch_size=None, collate_fn=collate, generator=generator)

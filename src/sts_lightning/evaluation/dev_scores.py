@@ -1,24 +1,44 @@
-"""The score on dev pairs, by which weights are selected."""
+"""The score on dev data, by which weights are selected: Spearman of scored pairs, MRR@10 of queries."""
 
 from __future__ import annotations
 
-from typing import NotRequired
+from collections.abc import Mapping
+from typing import Any, NotRequired
 
 import numpy as np
 from datasets import Dataset
 
+from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import gold_of, parts_of
+from sts_lightning.data.tasks import Dev
+from sts_lightning.evaluation.retrieval import TITLES, mean_scores
 from sts_lightning.evaluation.statistics import Correlations, correlate
+from sts_lightning.runs.predictions import SELECTS, Values
 
-MONITOR = "dev/spearman"
-"""Metric by which checkpoints are selected: Spearman's correlation times 100 on the dev pairs."""
+DEV_SCORE = "dev/score"
+"""Metric of the score that selects, whatever it is of, for callbacks such as early stopping."""
 
 
 class DevScores(Correlations):
     """Correlations times 100 on dev pairs; of a suite, the means over its parts."""
 
     parts: NotRequired[dict[str, Correlations]]
+
+
+def monitor_of(dev: Dev) -> str:
+    """Return the metric by which checkpoints are selected, times 100."""
+    return f"dev/{SELECTS if isinstance(dev, Ranking) else 'spearman'}"
+
+
+def title_of(monitor: str) -> str:
+    """Return the name of the score of a metric, for messages and plots."""
+    return TITLES.get(monitor.removeprefix("dev/"), "Spearman")
+
+
+def selecting(scores: Mapping[str, Any]) -> float:
+    """Return of the scores on dev data, or on a test task, the one that selects."""
+    return float(scores[SELECTS] if SELECTS in scores else scores["spearman"])
 
 
 def dev_tasks(dev: Dataset) -> list[STSTask]:
@@ -40,3 +60,8 @@ def score_dev(cosines: np.ndarray, dev: Dataset) -> DevScores:
         "pairs": len(gold),
         "parts": parts,
     }
+
+
+def ranking_entry(values: Values, ranking: Ranking) -> dict[str, Any]:
+    """Return the entry of a ranking in the results of a run: means over the queries, times 100."""
+    return {**mean_scores(values), "queries": len(ranking), "candidates": len(ranking.candidates)}

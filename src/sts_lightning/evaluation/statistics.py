@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -12,7 +12,10 @@ from scipy import stats
 
 from sts_lightning.core.errors import CheckpointError, TrainingError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.predictions import check_same_texts, comparable_predictions
+from sts_lightning.runs.predictions import SELECTS, OfTask, check_same_texts, comparable_predictions
+
+Predictions = Mapping[str, OfTask]
+"""What is stored of each task, in the order of the data."""
 
 
 class Correlations(TypedDict):
@@ -64,8 +67,6 @@ def pair_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return cosines.round(12)
 
 
-Predictions = Mapping[str, tuple[np.ndarray, np.ndarray]]
-"""Cosines and gold scores of the pairs of each task, in the order of the data."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,9 @@ def compare(
 
 
 def score_intervals(system: Sequence[Predictions], resamples: int = 1000) -> dict[str, Interval]:
-    """Compute Spearman's correlation times 100, averaged over runs, with intervals over test pairs.
+    """Compute the score of each task times 100, averaged over runs, with intervals over test pairs.
+
+    The score of pairs is Spearman's correlation, and that of queries MRR@10, which are resampled as pairs.
 
     Args:
         system: Predictions of each run, on the same pairs.
@@ -115,9 +118,14 @@ def score_intervals(system: Sequence[Predictions], resamples: int = 1000) -> dic
     Returns:
         Score of each task, and under ``average`` the mean over tasks.
     """
-    # The difference from a constant predictor, whose correlation counts as 0.
-    constant = {task: (np.zeros_like(gold), gold) for task, (_, gold) in system[0].items()}
-    return paired_difference(system, [constant], resamples)
+    # The difference from a constant predictor, whose correlation counts as 0, and from ranks below the tenth.
+    nothing: dict[str, OfTask] = {}
+    for task, found in system[0].items():
+        ranked = isinstance(found, dict)
+        nothing[task] = (
+            {SELECTS: np.zeros_like(found[SELECTS])} if ranked else (np.zeros_like(found[1]), found[1])
+        )
+    return paired_difference(system, [nothing], resamples)
 
 
 def paired_difference(
@@ -125,9 +133,9 @@ def paired_difference(
 ) -> dict[str, Interval]:
     """Compute the difference of a system from a baseline, with intervals over test pairs.
 
-    The pairs of each task are resampled with replacement, the same sample for all runs, and Spearman's
-    correlation times 100 is averaged over the runs (seeds) of each side. The interval covers the variation
-    between samples of test pairs, not that between seeds.
+    The pairs, or queries, of each task are resampled with replacement, the same sample for all runs, and
+    Spearman's correlation, or MRR@10, times 100 is averaged over the runs (seeds) of each side. The interval
+    covers the variation between samples of test pairs, not that between seeds.
 
     Args:
         system: Predictions of each run of the system.
@@ -141,33 +149,44 @@ def paired_difference(
         ValueError: The runs were not scored on the same pairs.
     """
     tasks = list(baseline[0])
-    # By the order of the gold scores: training maps those of a user to [0, 5], eval.py leaves them.
-    groups = {task: _Ranked(gold).group for task, (_, gold) in baseline[0].items()}
+    units = {task: _units(found) for task, found in baseline[0].items()}
     for run in (*system, *baseline):
-        if run.keys() != groups.keys() or any(
-            not np.array_equal(_Ranked(run[task][1]).group, groups[task]) for task in tasks
+        if run.keys() != units.keys() or any(
+            not np.array_equal(_units(run[task]), units[task]) for task in tasks
         ):
             raise ValueError("the runs were not scored on the same test pairs.")
     rng = np.random.default_rng(0)  # a fixed seed: the same runs have the same intervals
     draws = {task: np.zeros(resamples + 1) for task in tasks}
     for task in sorted(tasks):  # so that the draws do not depend on the order of the tasks
-        gold = _Ranked(baseline[0][task][1])
-        ours, theirs = ([_Ranked(run[task][0]) for run in side] for side in (system, baseline))
-        size = len(gold.group)
+        ours, theirs = ([_scorer(run[task]) for run in side] for side in (system, baseline))
+        size = len(units[task])
         for draw in range(resamples + 1):
             # Draw 0 is the sample itself: the estimate.
             counts = np.bincount(rng.integers(size, size=size), minlength=size) if draw else np.ones(size)
-            against = gold.ranks(counts)
-            means = [
-                np.mean([_correlation(run.ranks(counts), against, counts) for run in side])
-                for side in (ours, theirs)
-            ]
+            means = [np.mean([run(counts) for run in side]) for side in (ours, theirs)]
             draws[task][draw] = 100 * (means[0] - means[1])
     draws["average"] = np.mean([draws[task] for task in tasks], axis=0)
     return {
         name: Interval(float(values[0]), *map(float, np.percentile(values[1:], (2.5, 97.5))))
         for name, values in draws.items()
     }
+
+
+def _units(found: OfTask) -> np.ndarray:
+    """Return what two runs on the same pairs, or queries, have in common.
+
+    Of pairs it is the order of the gold scores: training maps those of a user to [0, 5], eval.py leaves them.
+    """
+    return np.arange(len(found[SELECTS])) if isinstance(found, dict) else _Ranked(found[1]).group
+
+
+def _scorer(found: OfTask) -> Callable[[np.ndarray], float]:
+    """Return the score of a task as a function of how often each pair, or query, is in a resample."""
+    if isinstance(found, dict):
+        values = found[SELECTS]
+        return lambda counts: float(counts @ values / counts.sum())
+    cosines, gold = map(_Ranked, found)
+    return lambda counts: _correlation(cosines.ranks(counts), gold.ranks(counts), counts)
 
 
 class _Ranked:

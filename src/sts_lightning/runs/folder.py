@@ -4,7 +4,8 @@
 config.yaml                 the composed configuration, resolved
 metrics.json                scores, data counts, seed, versions, time, memory; marks a run as finished
 history.csv                 one row for each logged step
-predictions.npz             cosines and gold scores of the test pairs
+predictions.npz             cosines and gold scores of the test pairs, and scores of test queries
+dev.npz                     the same of the dev data, before training and of the selected weights
 checkpoints/best.ckpt       trained parameters at the best dev score
 checkpoints/last.ckpt       everything needed to resume; the last weights alone when a run has finished
 checkpoints/step_N.ckpt     trained parameters after step N, if trainer.keep_every asks for them
@@ -88,6 +89,7 @@ class RunFolder:
         self.metrics_file = self.path / "metrics.json"
         self.history_file = self.path / "history.csv"
         self.predictions_file = self.path / "predictions.npz"
+        self.dev_file = self.path / "dev.npz"
         self.stages_file = self.path / "stages.yaml"
         self.log_file = self.path / "train.log"
         self.output_file = self.path / "output.log"
@@ -95,7 +97,7 @@ class RunFolder:
         self.plots = self.path / "plots"
         self.page_file = self.path / "report.html"
         self.mlflow_run = self.path / "mlflow_run"
-        self.attempt = (self.history_file, self.checkpoints, self.path / "tensorboard")
+        self.attempt = (self.history_file, self.dev_file, self.checkpoints, self.path / "tensorboard")
         """Files written before the first checkpoint, removed when the run starts again."""
 
     def __eq__(self, other: object) -> bool:

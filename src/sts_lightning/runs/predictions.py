@@ -1,45 +1,104 @@
-"""Cosines and gold scores of test pairs, stored in a run folder for paired comparisons."""
+"""Cosines and gold scores of pairs, and scores of queries, stored in a run folder for paired comparisons."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.files import write_atomic
-from sts_lightning.data.readers.sts_sets import STSTask, hashes_of
+from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import gold_of
+from sts_lightning.data.tasks import Task, hashes_of
 from sts_lightning.runs.folder import RunFolder, no_run
 
 MOST = 1.001
 """Largest absolute value of a cosine, with its rounding."""
 
 
-def save_predictions(run: RunFolder, tasks: Sequence[STSTask], cosines: Sequence[np.ndarray]) -> None:
+SELECTS = "mrr@10"
+"""The score of queries by which weights are selected, and which intervals are of."""
+
+Values = dict[str, np.ndarray]
+"""Scores of each query by name."""
+
+OfTask = tuple[np.ndarray, np.ndarray] | Values
+"""Cosines and gold scores of the pairs of a task, or the scores of its queries."""
+
+
+def save_predictions(
+    run: RunFolder,
+    tasks: Sequence[Task],
+    cosines: Sequence[np.ndarray],
+    values: Mapping[str, Values] = {},
+) -> None:
     """Write the arrays ``<task>/cosine`` and ``<task>/gold``, one subset after another, and ``<task>/pairs``.
 
-    The last one is the hash of the task's pairs (`hash_pairs`).
+    The last one is the hash of the task's pairs (`hashes_of`). Of queries there are arrays of each score.
 
     Args:
         run: Run folder.
         tasks: Test tasks.
-        cosines: Cosines of the pairs of each subset of each task, in order.
+        cosines: Cosines of the pairs of each subset of each task of scored pairs, in order.
+        values: Scores of the queries of each ranking, by its name.
     """
     remaining = iter(cosines)
     arrays = {f"{name}/pairs": np.array(digest) for name, digest in hashes_of(tasks).items()}
     for task in tasks:
-        tables = list(task.subsets.values())
-        arrays[f"{task.name}/cosine"] = np.concatenate([next(remaining) for _ in tables])
-        arrays[f"{task.name}/gold"] = gold_of(tables)
+        if isinstance(task, STSTask):
+            tables = list(task.subsets.values())
+            arrays[f"{task.name}/cosine"] = np.concatenate([next(remaining) for _ in tables])
+            arrays[f"{task.name}/gold"] = gold_of(tables)
+        else:
+            arrays |= {f"{task.name}/{name}": each for name, each in values[task.name].items()}
+    _write(run.predictions_file, arrays)
+
+
+def save_dev(run: RunFolder, step: int, found: OfTask, selected: bool) -> None:
+    """Write what the weights before training, or those that are selected so far, give on the dev data."""
+    before = {} if not selected else _read(run.dev_file) if run.dev_file.is_file() else {}
+    name = "selected" if selected else "untuned"
+    arrays = {key: each for key, each in before.items() if key.startswith("untuned/")}
+    named = found if isinstance(found, dict) else dict(zip(("cosine", "gold"), found, strict=True))
+    arrays |= {f"{name}/{key}": each for key, each in named.items()}
+    _write(run.dev_file, arrays | {f"{name}/step": np.array(step)})
+
+
+def load_dev(run: RunFolder) -> dict[str, tuple[int, OfTask]]:
+    """Return step and dev data of the weights before training and of the selected ones, as far as known.
+
+    Raises:
+        CheckpointError: The file is broken.
+    """
+    if not run.dev_file.is_file():
+        return {}
+    arrays = _read(run.dev_file)
+    found = {}
+    for name in dict.fromkeys(key.rpartition("/")[0] for key in arrays):
+        of_name = _of_task(arrays, name, f"{run.dev_file}: {name}")
+        found[name] = (int(arrays[f"{name}/step"]), of_name)
+    return found
+
+
+def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # the stub takes the arrays for a flag
-    write_atomic(run.predictions_file, buffer.getvalue())
+    write_atomic(path, buffer.getvalue())
 
 
-def load_predictions(run: RunFolder) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return the cosines and the gold scores of the pairs of each task.
+def _read(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path) as archive:  # which rejects objects, since they could run code
+            return {name: archive[name] for name in archive.files}
+    except Exception as error:  # errors of numpy, zipfile and zlib have no common class
+        raise CheckpointError(f"{path} is broken ({type(error).__name__}).") from error
+
+
+def load_predictions(run: RunFolder) -> dict[str, OfTask]:
+    """Return the cosines and the gold scores of the pairs of each task, or the scores of its queries.
 
     Raises:
         CheckpointError: The file is missing or broken.
@@ -49,25 +108,43 @@ def load_predictions(run: RunFolder) -> dict[str, tuple[np.ndarray, np.ndarray]]
         if not run.config_file.is_file():
             raise no_run(run.path, run.config_file.name)
         raise CheckpointError(f"{run.path} has no {path.name}: the run has no test report.")
-    try:
-        with np.load(path) as archive:  # which rejects objects, since they could run code
-            arrays = {name: archive[name] for name in archive.files}
-    except Exception as error:  # errors of numpy, zipfile and zlib have no common class
-        raise CheckpointError(f"{path} is broken ({type(error).__name__}).") from error
+    arrays = _read(path)
     if not arrays:
         raise CheckpointError(f"{path} holds no predictions.")
-    predictions = {}
-    for task in dict.fromkeys(name.rpartition("/")[0] for name in arrays):
-        try:
-            cosines, gold = arrays[f"{task}/cosine"], arrays[f"{task}/gold"]
-        except KeyError as error:
-            raise CheckpointError(f"{path} is broken: it has no array {error.args[0]}.") from error
-        _check_arrays(cosines, gold, f"{path}: {task}")
-        predictions[task] = (cosines, gold)
-    return predictions
+    tasks = dict.fromkeys(name.rpartition("/")[0] for name in arrays)
+    return {task: _of_task(arrays, task, f"{path}: {task}") for task in tasks}
 
 
-def comparable_predictions(run: RunFolder) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _of_task(arrays: Mapping[str, np.ndarray], task: str, where: str) -> OfTask:
+    if f"{task}/{SELECTS}" in arrays:
+        others = (f"{task}/pairs", f"{task}/step")
+        values = {
+            name.rpartition("/")[2]: each
+            for name, each in arrays.items()
+            if name.rpartition("/")[0] == task and name not in others
+        }
+        _check_values(values, where)
+        return values
+    try:
+        cosines, gold = arrays[f"{task}/cosine"], arrays[f"{task}/gold"]
+    except KeyError as error:
+        path = where.removesuffix(f": {task}")
+        raise CheckpointError(f"{path} is broken: it has no array {error.args[0]}.") from error
+    _check_arrays(cosines, gold, where)
+    return cosines, gold
+
+
+def _check_values(values: Values, where: str) -> None:
+    size = values[SELECTS].shape
+    for name, each in values.items():
+        known = each[~np.isnan(each)] if name == "triplets" and each.dtype.kind == "f" else each
+        if each.shape != size or len(size) != 1 or each.dtype.kind != "f" or not len(known):
+            raise CheckpointError(f"{where} has no usable {name}; evaluate the run again.")
+        if not (np.isfinite(known) & (known >= 0) & (known <= 1)).all():
+            raise CheckpointError(f"{where} has a score outside [0, 1] of {name}; evaluate the run again.")
+
+
+def comparable_predictions(run: RunFolder) -> dict[str, OfTask]:
     """Return the cosines and gold scores of a run whose scores are those of all pairs of a task together.
 
     Raises:

@@ -21,8 +21,10 @@ from sts_lightning.core.choices import Frozen
 from sts_lightning.core.errors import TrainingError
 from sts_lightning.core.text import counted
 from sts_lightning.data.collate import Batch
-from sts_lightning.data.tables import identical_pairs
-from sts_lightning.evaluation.dev_scores import MONITOR, score_dev
+from sts_lightning.data.ranking import Ranking
+from sts_lightning.data.tables import gold_of, identical_pairs
+from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of, score_dev
+from sts_lightning.evaluation.retrieval import mean_scores, score_queries
 from sts_lightning.evaluation.statistics import pair_cosines
 from sts_lightning.losses.base import Loss, check_scalar
 from sts_lightning.losses.joint import JointLoss
@@ -30,6 +32,7 @@ from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import check_weights
 from sts_lightning.models.text.tokenizer import TokenizedBatch
+from sts_lightning.runs.predictions import OfTask
 from sts_lightning.training.callbacks.progress import random_states, restore_random_states
 from sts_lightning.training.gather import gather_examples
 from sts_lightning.training.micro_batch_search import STEP, find_micro_batch
@@ -71,6 +74,7 @@ class STSModule(pl.LightningModule):
         micro_batch_tokens: Maximum number of padded tokens of a micro batch of this process, which ``auto``
             finds and a step without memory lowers; None for no limit. It is in checkpoints, since other micro
             batches draw other dropout.
+        dev_found: What the latest dev evaluation found of each pair, or query.
         steps_peak: Peak of the GPU's allocated memory in bytes in the steps before the latest dev evaluation.
     """
 
@@ -102,7 +106,8 @@ class STSModule(pl.LightningModule):
         self.official_gather = official_gather
         self.seed = seed
         self.steps_peak = 0
-        self._dev_cosines: list[np.ndarray] = []
+        self._dev_found: list[np.ndarray] = []
+        self.dev_found: OfTask
         self._searched = False
         self._unread: tuple[Tensor, torch.cuda.Event | None, int] | None = None
         self._last_loss: float | None = None
@@ -364,33 +369,43 @@ class STSModule(pl.LightningModule):
         self.log("epoch", on_host(self.current_epoch), batch_size=batch_size)
 
     def validation_step(self, batch: Batch[TokenizedBatch], batch_idx: int) -> None:
-        """Collect cosines of dev pairs; every process sees all of them, in the order of the dev set."""
+        """Collect cosines of dev pairs, or vectors; every process sees all of them, in the order of the data."""
+        if batch.num_views == 1:
+            self._dev_found.append(self.embed_views(batch)[0].float().cpu().numpy())
+            return
         first, second = self.embed_views(batch).float().cpu().numpy()
         cosines = pair_cosines(first, second)
         cosines[~np.isfinite(first + second).all(axis=1)] = np.nan
-        self._dev_cosines.append(cosines)
+        self._dev_found.append(cosines)
 
     def on_validation_epoch_end(self) -> None:
-        """Log the dev correlations, times 100, as the report computes them.
+        """Log the dev scores, times 100, as the report computes them.
 
         Raises:
-            TrainingError: A cosine is not finite, which has no rank.
+            TrainingError: A cosine or a vector is not finite, which has no rank.
         """
-        cosines, dev = np.concatenate(self._dev_cosines), self.trainer.datamodule.dev  # type: ignore[attr-defined]
-        self._dev_cosines.clear()
-        wrong = int(np.isnan(cosines).sum())
+        found, dev = np.concatenate(self._dev_found), self.trainer.datamodule.dev  # type: ignore[attr-defined]
+        self._dev_found.clear()
+        wrong = int((~np.isfinite(found)).reshape(len(found), -1).any(axis=1).sum())
         if wrong:
+            what = ("vectors", "dev text") if found.ndim > 1 else ("cosines", "dev pair")
             raise TrainingError(
-                f"the cosines of {wrong:,} of {counted(len(cosines), 'dev pair')} are NaN or infinite after "
+                f"the {what[0]} of {wrong:,} of {counted(len(found), what[1])} are NaN or infinite after "
                 f"step {self.global_step}; {self._remedy(untrained=self.global_step == 0)}"
             )
-        # Two vectors of one sentence differ by rounding, in bfloat16 by 0.001; the report encodes it once.
-        cosines[identical_pairs(dev)] = 1.0
-        scores = score_dev(cosines, dev)
-        self.log(MONITOR, scores["spearman"], prog_bar=True)
-        self.log("dev/pearson", scores["pearson"])
-        for name, subset in scores.get("parts", {}).items():
-            self.log(f"dev/{name}", subset["spearman"])
+        if isinstance(dev, Ranking):
+            self.dev_found = score_queries(dev, found[: len(dev)], found[len(dev) :])
+            scores = mean_scores(self.dev_found)
+        else:
+            # Two vectors of one sentence differ by rounding, in bfloat16 by 0.001; the report encodes it once.
+            found[identical_pairs(dev)] = 1.0
+            self.dev_found = (found, gold_of([dev]))
+            of_pairs = score_dev(found, dev)
+            parts = {name: subset["spearman"] for name, subset in of_pairs.get("parts", {}).items()}
+            scores = {"spearman": of_pairs["spearman"], "pearson": of_pairs["pearson"], **parts}
+        for name, value in scores.items():
+            self.log(f"dev/{name}", value, prog_bar=f"dev/{name}" == monitor_of(dev))
+        self.log(DEV_SCORE, scores[monitor_of(dev).removeprefix("dev/")], logger=False)
         self._log_position(self.global_step, batch_size=1)
 
     def configure_gradient_clipping(

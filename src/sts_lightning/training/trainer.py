@@ -25,7 +25,6 @@ from rich.console import Console
 from sts_lightning.config.machine import Machine
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.signals import PARENT
-from sts_lightning.evaluation.dev_scores import MONITOR
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.callbacks.best_checkpoint import AtomicCheckpointIO, BestCheckpoint, KeptWeights
 from sts_lightning.training.callbacks.progress import DevReport, RandomState, Throughput
@@ -106,6 +105,7 @@ def make_trainer(
     loggers: Sequence[Logger],
     callbacks: Sequence[Callback],
     resume_command: str,
+    monitor: str,
     partly_used: bool = False,
 ) -> pl.Trainer:
     """Build Lightning's Trainer for a run folder.
@@ -118,15 +118,16 @@ def make_trainer(
         loggers: Destinations of metrics.
         callbacks: Callbacks in addition to those of every run.
         resume_command: The command that resumes the run, for messages.
+        monitor: Metric by which checkpoints are selected.
         partly_used: Whether some trainable weights do not contribute to the vectors.
     """
     log_every = min(cfg.log_every_n_steps, steps.epoch_steps)
     # Dev scores are those of the averaged weights, which only a complete checkpoint contains.
     averages = any(isinstance(callback, WeightAveraging) for callback in callbacks)
     best = BestCheckpoint(
-        run.checkpoints,
+        run,
         run.checkpoint("best").stem,
-        monitor=MONITOR,
+        monitor=monitor,
         mode="max",
         save_weights_only=not averages,
         enable_version_counter=False,

@@ -21,6 +21,7 @@ from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.core.console import quiet_lightning
 from sts_lightning.core.errors import CheckpointError, at_setting
 from sts_lightning.core.hardware import keep_freed_memory
+from sts_lightning.evaluation.dev_scores import monitor_of
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.architectures.positions import NOT_REPEATABLE
 from sts_lightning.models.encoder import SentenceEncoder, freeze
@@ -127,6 +128,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
             loggers=parts.loggers,
             callbacks=parts.callbacks,
             resume_command=resume_command,
+            monitor=monitor_of(data.dev),
             # In a step of joint data the heads of the other parts have no gradient, nor has an auxiliary
             # model that their losses alone take.
             partly_used=encoder.layer != -1

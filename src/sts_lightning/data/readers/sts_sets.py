@@ -16,7 +16,7 @@ from sts_lightning.data.fetch.hints import fetch_hint, fetched_by
 from sts_lightning.data.readers.moses import is_prepared, prepare
 from sts_lightning.data.readers.row_values import folded_sentence, score
 from sts_lightning.data.readers.text_files import read_lines, read_tsv
-from sts_lightning.data.tables import SCORE_RANGE, hash_pairs, make_table, require_varied_scores
+from sts_lightning.data.tables import SCORE_RANGE, make_table, require_varied_scores
 
 STS_YEARS: dict[str, tuple[str, ...]] = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -64,11 +64,6 @@ class STSTask:
 def tables_of(tasks: Iterable[STSTask]) -> list[Dataset]:
     """Return the tables of tasks, one after another."""
     return [table for task in tasks for table in task.subsets.values()]
-
-
-def hashes_of(tasks: Iterable[STSTask]) -> dict[str, str]:
-    """Return a hash of the pairs of each task, by name."""
-    return {task.name: hash_pairs(task.subsets.values()) for task in tasks}
 
 
 def senteval_folder(data_root: str | Path, contents: Sequence[str] = ("STS",), part: str = "sts") -> Path:

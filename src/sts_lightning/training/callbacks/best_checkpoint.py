@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sts_lightning.core.files import replacing
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.predictions import save_dev
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -23,14 +24,16 @@ class BestCheckpoint(ModelCheckpoint):
     first step.
 
     Args:
+        run: The run folder.
         *arguments: Arguments of `ModelCheckpoint`.
         untuned: Whether the weights before training are a candidate, by their score in the
             `Trainer.validate` before `Trainer.fit`.
         **settings: Further arguments of `ModelCheckpoint`.
     """
 
-    def __init__(self, *arguments: Any, untuned: bool = False, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
+    def __init__(self, run: RunFolder, *arguments: Any, untuned: bool = False, **settings: Any) -> None:
+        super().__init__(run.checkpoints, *arguments, **settings)
+        self.run = run
         self.untuned = untuned
         self._before: Tensor | None = None
 
@@ -38,6 +41,7 @@ class BestCheckpoint(ModelCheckpoint):
         """Save if a score is the best so far, and note that before training."""
         if trainer.state.fn == TrainerFn.VALIDATING and trainer.global_step == 0:
             self._before = trainer.callback_metrics.get(str(self.monitor))
+            self._save_dev(trainer, selected=False)
         super().on_validation_end(trainer, pl_module)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -46,6 +50,16 @@ class BestCheckpoint(ModelCheckpoint):
         if self.untuned and self._before is not None and trainer.global_step == 0:
             metrics = self._monitor_candidates(trainer)
             self._save_monitor_checkpoint(trainer, {**metrics, str(self.monitor): self._before})
+
+    def _save_checkpoint(self, trainer: pl.Trainer, filepath: str) -> None:
+        """Save the weights, and then what they give on the dev data, for the verdict of the run."""
+        super()._save_checkpoint(trainer, filepath)
+        self._save_dev(trainer, selected=True)
+
+    def _save_dev(self, trainer: pl.Trainer, selected: bool) -> None:
+        found = getattr(trainer.lightning_module, "dev_found", None)
+        if found is not None and trainer.is_global_zero:
+            save_dev(self.run, trainer.global_step, found, selected)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the best score, with the files of that name in the present folder."""

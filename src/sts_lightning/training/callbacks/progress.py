@@ -14,7 +14,7 @@ from torch import Tensor, distributed
 
 from sts_lightning.core.distributed import Shard
 from sts_lightning.data.collate import Batch
-from sts_lightning.evaluation.dev_scores import MONITOR
+from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of, title_of
 from sts_lightning.models.text.tokenizer import TokenizedBatch
 
 log = logging.getLogger(__name__)
@@ -148,9 +148,10 @@ class DevReport(Callback):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log step, loss and dev score."""
         metrics = trainer.callback_metrics
-        if MONITOR in metrics:
+        if DEV_SCORE in metrics:
             loss = f", loss {metrics['train/loss']:.4f}" if "train/loss" in metrics else ""
-            log.info("step %d%s, dev Spearman %.2f", trainer.global_step, loss, metrics[MONITOR])
+            what = title_of(monitor_of(trainer.datamodule.dev))  # type: ignore[attr-defined]  # set by Lightning
+            log.info("step %d%s, dev %s %.2f", trainer.global_step, loss, what, metrics[DEV_SCORE])
 
 
 class RunClock(Callback):

@@ -1,0 +1,322 @@
+"""Queries and the texts that answer them: read from files, or held out of the rows that train."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+
+from sts_lightning.core.errors import DataError
+from sts_lightning.core.files import parse_json
+from sts_lightning.core.text import counted
+from sts_lightning.data.overlap import plain_words
+from sts_lightning.data.readers.row_values import BadRows, fold, sentence, text_of
+from sts_lightning.data.readers.text_files import read_lines, strip_blank_end
+from sts_lightning.data.tables import SourceCount, make_table, select_rows, sentence_columns, values_of
+
+FEWEST = 50
+"""Anchors from which on some are held out: of fewer, a tenth decides nothing."""
+
+CANDIDATES = 10_000
+"""Usual number of candidates of a held-out ranking."""
+
+NEGATIVES, CLASS = "negatives", "class"
+"""Columns of training tables: lists of hard negatives, and the class of a text."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Queries, each of which ranks the same candidates, and the candidates that answer it.
+
+    Attributes:
+        name: Name of the task.
+        queries: Q texts.
+        candidates: C texts. One that is the query itself is left out of the ranking of that query, unless it
+            is right.
+        relevant: Candidates that answer each query, at least one.
+        triplets: Query, right candidate and hard negative of each triplet of the data, (T, 3); T may be 0.
+    """
+
+    name: str
+    queries: Sequence[str]
+    candidates: Sequence[str]
+    relevant: Sequence[Sequence[int]]
+    triplets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    @cached_property
+    def left_out(self) -> list[list[int]]:
+        """Candidates that are the text of each query, and no answer to it."""
+        places: dict[str, list[int]] = {}
+        for place, text in enumerate(self.candidates):
+            places.setdefault(text, []).append(place)
+        return [
+            [place for place in places.get(query, ()) if place not in right]
+            for query, right in zip(self.queries, self.relevant, strict=True)
+        ]
+
+    @cached_property
+    def pairs(self) -> Dataset:
+        """Each query with each of its answers, as a table of pairs."""
+        rows = [
+            (query, self.candidates[place])
+            for query, right in zip(self.queries, self.relevant, strict=True)
+            for place in right
+        ]
+        return make_table({"sentence1": [row[0] for row in rows], "sentence2": [row[1] for row in rows]})
+
+    @cached_property
+    def hash(self) -> str:
+        """Hash of the texts and of what answers what."""
+        content = (list(self.queries), list(self.candidates), [sorted(right) for right in self.relevant])
+        text = repr((*content, self.triplets.tolist()))
+        return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+
+    def texts(self) -> Iterator[tuple[str, Sequence[str]]]:
+        """Yield each role with its texts."""
+        yield "query", self.queries
+        yield "document", self.candidates
+
+
+def make_ranking(
+    name: str,
+    rows: Iterable[tuple[str, Sequence[str], Sequence[str]]],
+    further: Iterable[str] = (),
+    most: int | None = None,
+    seed: int = 1,
+) -> Ranking:
+    """Make a ranking of rows: all answers of a query are right, and all texts of an answer candidates.
+
+    Texts that differ in case and white space alone are one text.
+
+    Args:
+        name: Name of the task.
+        rows: Query, its answers and its hard negatives; a query may occur in several.
+        further: Further candidates.
+        most: Maximum number of candidates; answers and hard negatives always stay. None for no limit.
+        seed: Random seed of the further candidates that are left out.
+    """
+    queries: dict[str, str] = {}
+    right: dict[str, dict[str, None]] = {}
+    wrong: dict[str, dict[str, None]] = {}
+    texts: dict[str, str] = {}
+    for query, answers, negatives in rows:
+        key = one_text(query)
+        queries.setdefault(key, query)
+        for found, into in ((answers, right), (negatives, wrong)):
+            keys = into.setdefault(key, {})
+            for text in found:
+                texts.setdefault(one_text(text), text)
+                keys[one_text(text)] = None
+    needed = set(texts)
+    for text in further:
+        texts.setdefault(one_text(text), text)
+    if most is not None and len(texts) > most:
+        others = [key for key in texts if key not in needed]
+        left = max(0, most - len(needed))
+        drawn = np.random.default_rng(seed).permutation(len(others))[:left]
+        kept = needed | {others[index] for index in drawn}
+        texts = {key: text for key, text in texts.items() if key in kept}
+    place = {key: number for number, key in enumerate(texts)}
+    triplets = [
+        (number, place[answer], place[negative])
+        for number, key in enumerate(queries)
+        for answer in right[key]
+        for negative in wrong[key]
+        if negative not in right[key]
+    ]
+    return Ranking(
+        name,
+        list(queries.values()),
+        list(texts.values()),
+        [[place[answer] for answer in right[key]] for key in queries],
+        np.array(triplets, dtype=np.int64).reshape(-1, 3),
+    )
+
+
+def one_text(text: str) -> str:
+    """Return what texts have in common that differ in case and white space alone."""
+    return fold(text).casefold()
+
+
+def hold_out(
+    train: Dataset, counts: Sequence[SourceCount], fraction: float, most: int, seed: int, source: str
+) -> tuple[Dataset, Ranking]:
+    """Hold anchors out of rows of a query and its answers, or of texts with classes, and rank with them.
+
+    All rows of an anchor are held out together, whatever its case and punctuation, and so are rows that have
+    it as an answer. Candidates are all answers of the data, and the hard negatives of the rows held out;
+    right are all answers that the data have for an anchor. Texts with classes rank those that stay in the
+    training data, and those of the same class are right.
+
+    Args:
+        train: Training examples, one source after another.
+        counts: Counts of the sources; they are updated.
+        fraction: Fraction of the anchors to hold out.
+        most: Maximum number of candidates.
+        seed: Random seed.
+        source: Name of the data, for errors.
+
+    Returns:
+        The rows that are left, and the ranking.
+
+    Raises:
+        DataError: There are fewer than `FEWEST` anchors.
+    """
+    anchors = values_of(train, "sentence1")
+    keys = [plain_words(text, "") or fold(text) for text in anchors]
+    distinct = list(dict.fromkeys(keys))
+    if len(distinct) < FEWEST:
+        raise DataError(
+            f"{counted(len(distinct), 'anchor')} are too few to hold some of them out for the selection of "
+            f"weights; {FEWEST} are needed.",
+            source,
+            key="data.dev_fraction",
+            hint="Give rows or scored pairs to select by, data.dev_path=FILE, or select by STS-B dev with "
+            "data.dev_fraction=0, which may prefer the untuned model.",
+        )
+    size = max(1, round(fraction * len(distinct)))
+    order = np.random.default_rng(seed).permutation(len(distinct)).tolist()
+    shuffled = [distinct[index] for index in order]
+    if CLASS in train.column_names:
+        return _hold_out_texts(train, counts, keys, shuffled, size, most, seed)
+    held = set(shuffled[:size])
+    inside = np.array([key in held for key in keys])
+    answers = values_of(train, "sentence2")
+    as_answer = np.array([(plain_words(text, "") or fold(text)) in held for text in answers])
+    negatives = _negatives(train)
+    rows = [(anchors[row], [answers[row]], negatives(row)) for row in np.flatnonzero(inside).tolist()]
+    ranking = make_ranking("dev", rows, answers, most, seed)
+    return select_rows(train, ~(inside | as_answer), counts, "dev split"), ranking
+
+
+def _negatives(train: Dataset) -> Any:
+    """Return a function from a row to its hard negatives."""
+    columns = [values_of(train, name) for name in train.column_names if name in _further(train)]
+    lists = values_of(train, NEGATIVES) if NEGATIVES in train.column_names else [[]] * len(train)
+    return lambda row: [*(column[row] for column in columns), *(lists[row] or ())]
+
+
+def _further(train: Dataset) -> tuple[str, ...]:
+    return sentence_columns(len(train.column_names))[2:]
+
+
+def _hold_out_texts(
+    train: Dataset,
+    counts: Sequence[SourceCount],
+    keys: Sequence[str],
+    shuffled: Sequence[str],
+    size: int,
+    most: int,
+    seed: int,
+) -> tuple[Dataset, Ranking]:
+    """Hold texts out, of which two of each class have to stay."""
+    texts, classes = values_of(train, "sentence1"), values_of(train, CLASS)
+    rows_of: dict[str, list[int]] = {}
+    for row, key in enumerate(keys):
+        rows_of.setdefault(key, []).append(row)
+    left: dict[str, int] = {}
+    for rows in rows_of.values():
+        for name in {classes[row] for row in rows}:
+            left[name] = left.get(name, 0) + 1
+    held: set[str] = set()
+    for key in shuffled:
+        names = {classes[row] for row in rows_of[key]}
+        if len(held) == size:
+            break
+        if all(left[name] > 2 for name in names):
+            held.add(key)
+            for name in names:
+                left[name] -= 1
+    inside = np.array([key in held for key in keys])
+    staying: dict[str, list[str]] = {}
+    for row in np.flatnonzero(~inside).tolist():
+        staying.setdefault(classes[row], []).append(texts[row])
+    if sum(map(len, staying.values())) > most:  # of each class the same share
+        generator = np.random.default_rng(seed)
+        share = most / sum(map(len, staying.values()))
+        for name, of_class in staying.items():
+            drawn = generator.permutation(len(of_class))[: max(1, round(share * len(of_class)))]
+            staying[name] = [of_class[index] for index in sorted(drawn.tolist())]
+    rows = [(texts[row], staying[classes[row]], []) for row in np.flatnonzero(inside).tolist()]
+    further = [text for of_class in staying.values() for text in of_class]
+    return select_rows(train, ~inside, counts, "dev split"), make_ranking("dev", rows, further)
+
+
+def read_beir(folder: Path, split: str) -> Ranking:
+    """Read a folder in BEIR's layout: ``queries.jsonl``, ``corpus.jsonl`` and ``qrels/SPLIT.tsv``.
+
+    The queries are those of the split, and a document is right if its score there is above 0. The text of a
+    document begins with its title, as in BEIR. All documents are held in memory.
+
+    Raises:
+        DataError: A file is missing or malformed, or names a query or document that is not there.
+    """
+    queries, corpus = (_read_texts(folder / name) for name in ("queries.jsonl", "corpus.jsonl"))
+    path = folder / "qrels" / f"{split}.tsv"
+    right: dict[str, list[str]] = {}
+    bad = BadRows()
+    for line, text in enumerate(strip_blank_end(read_lines(path)), start=1):
+        fields = text.split("\t")
+        if line == 1 and fields[-1].strip() == "score":
+            continue
+        with bad:
+            right_id = _judged(fields, queries, corpus, path, line)
+            if right_id is not None:
+                right.setdefault(fields[0], []).append(right_id)
+    bad.check()
+    if not right:
+        raise DataError("no query has a document with a score above 0.", path)
+    place = {name: number for number, name in enumerate(corpus)}
+    return Ranking(
+        folder.resolve().name,
+        [queries[name] for name in right],
+        list(corpus.values()),
+        [sorted({place[name] for name in names}) for names in right.values()],
+        np.zeros((0, 3), dtype=np.int64),
+    )
+
+
+def _judged(
+    fields: Sequence[str], queries: Mapping[str, str], corpus: Mapping[str, str], path: Path, line: int
+) -> str | None:
+    """Return the document of a line of judgements; None if it is not relevant."""
+    if len(fields) != 3:
+        raise DataError(f"expected query-id, corpus-id and score, found {len(fields)} columns.", path, line)
+    query, document, score = fields
+    for name, known, where in ((query, queries, "queries"), (document, corpus, "corpus")):
+        if name not in known:
+            raise DataError(f"{name!r} is no _id of {where}.jsonl.", path, line)
+    try:
+        return document if float(score) > 0 else None
+    except ValueError as error:
+        raise DataError(f"the score {score!r} is not a number.", path, line) from error
+
+
+def _read_texts(path: Path) -> dict[str, str]:
+    """Return the texts of a file of BEIR's by their ids, with titles before them."""
+    texts: dict[str, str] = {}
+    bad = BadRows()
+    for line, text in enumerate(strip_blank_end(read_lines(path)), start=1):
+        with bad:
+            try:
+                record = parse_json(text)
+            except ValueError as error:
+                raise DataError(f"not valid JSON ({error}).", path, line) from error
+            if not isinstance(record, dict) or not {"_id", "text"} <= record.keys():
+                raise DataError("expected an object with _id and text.", path, line)
+            name = text_of(record["_id"], "_id", True, path, line)
+            parts = [text_of(record.get(key), key, path=path, line=line) for key in ("title", "text")]
+            if name in texts:
+                raise DataError(f"the _id {name!r} occurs more than once.", path, line)
+            texts[name] = sentence(" ".join(filter(None, parts)).strip(), path, line)
+    bad.check()
+    return texts
