@@ -73,16 +73,16 @@ class ShardedEncoder:
     def __init__(self, encoder: Any) -> None:
         self.encoder = encoder
 
-    def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        """Encode N sentences, at least one, in the order given: (N, D) in float32."""
+    def encode(self, sentences: Sequence[str], prompt: str | None = None) -> np.ndarray:
+        """Encode N sentences, at least one, in the order given, by a role if any: (N, D) in float32."""
         process, processes = Shard.current()
         if processes == 1:
-            vectors: np.ndarray = self.encoder.encode(sentences)
+            vectors: np.ndarray = self.encoder.encode(sentences, prompt=prompt)
             return vectors
         shards = balanced_shards(sentences, processes)
         # A process without sentences encodes one all the same, to know D: all have to join the exchange.
         texts = [sentences[row] for row in shards[process]] or sentences[:1]
-        shard = torch.from_numpy(self.encoder.encode(texts)).to(self.encoder.device)
+        shard = torch.from_numpy(self.encoder.encode(texts, prompt=prompt)).to(self.encoder.device)
         # all_gather exchanges tensors of one shape; the first shard is a largest one.
         padded = shard.new_zeros(len(shards[0]), shard.shape[1])
         padded[: len(shard)] = shard

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,17 @@ from omegaconf import DictConfig
 from scipy.stats import rankdata
 
 from sts_lightning.data.module import DataModule
-from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.ranking import Ranking
+from sts_lightning.data.readers.sts_sets import STSTask, tables_of
 from sts_lightning.data.tables import gold_of, pairs_of
-from sts_lightning.evaluation.binary import BinaryScores, best_thresholds, is_binary, score_binary
-from sts_lightning.evaluation.dev_scores import DevScores, score_dev
+from sts_lightning.data.tasks import rankings_of, scored_tasks
+from sts_lightning.evaluation.binary import best_thresholds, is_binary, score_binary
+from sts_lightning.evaluation.dev_scores import ranking_entry, score_dev, selecting
 from sts_lightning.evaluation.encoding import ShardedEncoder
-from sts_lightning.evaluation.sts import STSResult, encode_tables, score_tasks, table_cosines
+from sts_lightning.evaluation.retrieval import encode_ranking
+from sts_lightning.evaluation.sts import TestResult, encode_tables, table_cosines, score_test
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.runs.predictions import OfTask, Values
 
 if TYPE_CHECKING:
     from sts_lightning.evaluation.ranks import RankResult
@@ -29,18 +33,28 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of an encoder on the dev pairs and, if asked for, on the test tasks."""
+    """Scores of an encoder on the dev data and, if asked for, on the test tasks.
 
-    dev: DevScores
-    dev_cosines: np.ndarray
-    test: STSResult | None
+    Attributes:
+        dev: Entry of the dev data in the results of a run.
+        dev_found: Cosines and gold scores of the dev pairs, or scores of the dev queries.
+        test: Entry of the test tasks.
+        test_cosines: Cosines of the pairs of each subset of each task of scored pairs, in order.
+        test_values: Scores of the queries of each ranking, by its name.
+        ranks: Ranks of the vectors of the test tasks.
+    """
+
+    dev: Mapping[str, Any]
+    dev_found: OfTask
+    test: TestResult | None
     test_cosines: list[np.ndarray]
+    test_values: dict[str, Values]
     ranks: RankResult | None = None
-    binary: BinaryScores | None = None
 
-    def dev_entry(self) -> dict[str, Any]:
-        """Return the entry of the dev pairs in the results of a run."""
-        return {**self.dev} if self.binary is None else {**self.dev, "binary": self.binary}
+    @property
+    def dev_score(self) -> float:
+        """The dev score that selects weights, times 100."""
+        return selecting(self.dev)
 
 
 def how_scored(encoder: SentenceEncoder, data: DataModule, cfg: DictConfig) -> dict[str, Any]:
@@ -57,32 +71,42 @@ def how_scored(encoder: SentenceEncoder, data: DataModule, cfg: DictConfig) -> d
 
 
 def score(encoder: SentenceEncoder, data: DataModule, evaluation: DictConfig) -> Scores:
-    """Score dev pairs and test tasks, with all their sentences encoded in one go.
+    """Score dev data and test tasks, with the sentences of all scored pairs encoded in one go.
 
     Args:
         encoder: The encoder, which is left in the precision of the report; in every process, if several
             have been started.
-        data: Dev pairs and test tasks.
+        data: Dev data and test tasks.
         evaluation: The group ``evaluation``.
     """
     precision = evaluation.precision or encoder.precision
     if precision != encoder.precision:
         encoder.set_precision(precision)
+    sharded = ShardedEncoder(encoder)
     tasks = data.tests if evaluation.final else []
-    tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
-    vectors = encode_tables(ShardedEncoder(encoder), tables)
-    dev_cosines, *cosines = table_cosines(vectors, tables)
-    gold, dev = gold_of([data.dev]), score_dev(dev_cosines, data.dev)
-    two = is_binary(gold)
-    thresholds = best_thresholds(dev_cosines, gold) if two else None
-    test = score_tasks(tasks, cosines, evaluation.aggregate, thresholds) if tasks else None
+    scored = scored_tasks(tasks)
+    tables = tables_of(scored)
+    pairs = [] if isinstance(data.dev, Ranking) else [data.dev]
+    vectors = encode_tables(sharded, [*pairs, *tables]) if pairs or tables else None
+    cosines = [] if vectors is None else table_cosines(vectors, [*pairs, *tables])
+    thresholds, dev, dev_found = None, {}, ()
+    if isinstance(data.dev, Ranking):
+        dev_found = encode_ranking(sharded.encode, data.dev)
+        dev = ranking_entry(dev_found, data.dev)
+    else:
+        gold, dev_cosines = gold_of([data.dev]), cosines.pop(0)
+        dev, dev_found = {**score_dev(dev_cosines, data.dev)}, (dev_cosines, gold)
+        if is_binary(gold):
+            thresholds = best_thresholds(dev_cosines, gold)
+            dev["binary"] = score_binary(dev_cosines, gold)
+    values = {task.name: encode_ranking(sharded.encode, task) for task in rankings_of(tasks)}
+    test = score_test(tasks, cosines, values, evaluation.aggregate, thresholds) if tasks else None
     ranks: RankResult | None = None
-    if tasks and evaluation.rank:
+    if scored and vectors is not None and evaluation.rank:
         from sts_lightning.evaluation.ranks import rank_tasks  # few runs ask for it
 
-        ranks = rank_tasks(tasks, vectors)
-    binary = score_binary(dev_cosines, gold) if two else None
-    return Scores(dev, dev_cosines, test, cosines, ranks, binary)
+        ranks = rank_tasks(scored, vectors)
+    return Scores(dev, dev_found, test, cosines, values, ranks)
 
 
 @dataclass(frozen=True)

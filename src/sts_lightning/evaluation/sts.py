@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NotRequired, TypedDict, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypedDict, get_args
 
 import numpy as np
 from datasets import Dataset
@@ -12,9 +12,12 @@ from sts_lightning.core.choices import Aggregate
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import gold_of, values_of
+from sts_lightning.data.tasks import Task, rankings_of, scored_tasks
 from sts_lightning.evaluation.binary import BinaryScores, Thresholds, describe, is_binary, score_binary
+from sts_lightning.evaluation.dev_scores import ranking_entry, selecting
 from sts_lightning.evaluation.encoding import Embedded, Encoder, encode_distinct
 from sts_lightning.evaluation.statistics import Correlations, correlate, pair_cosines
+from sts_lightning.runs.predictions import SELECTS, Values
 
 
 class TaskResult(Correlations):
@@ -30,6 +33,10 @@ class STSResult(TypedDict):
     aggregate: Aggregate
     average: float
     tasks: dict[str, TaskResult]
+
+
+TestResult = Mapping[str, Any]
+"""Scores of test tasks as stored: an `STSResult`, where ``tasks`` may have rankings too."""
 
 
 def check_aggregate(aggregate: str) -> None:
@@ -95,6 +102,35 @@ def score_tasks(
     return {"aggregate": aggregate, "average": average, "tasks": results}
 
 
+def score_test(
+    tasks: Sequence[Task],
+    cosines: Sequence[np.ndarray],
+    values: Mapping[str, Values],
+    aggregate: Aggregate,
+    thresholds: Thresholds | None = None,
+) -> TestResult:
+    """Score tasks of pairs by `score_tasks`, and rankings by the means over their queries.
+
+    ``average`` is the mean Spearman of the tasks of scored pairs, and of rankings alone their mean MRR@10:
+    the two have no common scale.
+
+    Args:
+        tasks: At least one task.
+        cosines: As for `score_tasks`.
+        values: Scores of the queries of each ranking, by its name.
+        aggregate: How the subsets of a task become one score.
+        thresholds: As for `score_tasks`.
+    """
+    scored = scored_tasks(tasks)
+    result: dict[str, Any] = {"aggregate": aggregate, "tasks": {}}
+    if scored:
+        result = {**score_tasks(scored, cosines, aggregate, thresholds)}
+    ranked = {task.name: ranking_entry(values[task.name], task) for task in rankings_of(tasks)}
+    if not scored:
+        result["average"] = float(np.mean([entry[SELECTS] for entry in ranked.values()]))
+    return {**result, "tasks": {**result["tasks"], **ranked}}
+
+
 def score_subsets(
     names: Sequence[str], cosines: Sequence[np.ndarray], golds: Sequence[np.ndarray], aggregate: Aggregate
 ) -> TaskResult:
@@ -121,12 +157,12 @@ def score_subsets(
     }
 
 
-def describe_binary(result: STSResult) -> list[str]:
+def describe_binary(result: TestResult) -> list[str]:
     """Return a line for each task with two labels."""
     return [describe(name, task["binary"]) for name, task in result["tasks"].items() if "binary" in task]
 
 
-def spearman_row(result: STSResult) -> dict[str, float]:
-    """Return the Spearman score of each task and, of several tasks, the average."""
-    row = {name: task["spearman"] for name, task in result["tasks"].items()}
+def spearman_row(result: TestResult) -> dict[str, float]:
+    """Return the score of each task and, of several tasks, the average."""
+    row = {name: selecting(task) for name, task in result["tasks"].items()}
     return {**row, "average": result["average"]} if len(row) > 1 else row
