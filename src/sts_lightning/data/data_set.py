@@ -60,6 +60,7 @@ class DataSet:
         published_rows: Number of training examples in the papers; None for toy data and the user's own files.
         parts: Data sets that joint data consist of, by name; its other attributes are those of none of them.
         shares: Share of each part in the batches of an epoch; None: each example of each part once.
+        keep_general: Whether the seven STS tasks are among the test tasks beside dev data of the user's.
     """
 
     read: Callable[[], Splits]
@@ -70,6 +71,7 @@ class DataSet:
     published_rows: int | None = None
     parts: Mapping[str, DataSet] = field(default_factory=dict)
     shares: Mapping[str, float] | None = None
+    keep_general: bool = False
 
     @property
     def is_rows(self) -> bool:

@@ -1,4 +1,4 @@
-"""Dev pairs and test sets that data sets of any kind have in common: those of SentEval, or files."""
+"""Dev data and test sets that data sets of any kind have in common: SentEval's, files, or rows held out."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from sts_lightning.core.errors import at_setting
 from sts_lightning.core.text import check_choice
 from sts_lightning.data.data_set import DEV, TEST, Splits
 from sts_lightning.data.dev_suite import load_clean_stsb, load_dev_suite, without_dev_pairs
-from sts_lightning.data.files import SCORED_COLUMNS, load_test_files
+from sts_lightning.data.files import SCORED_COLUMNS, load_test_files, recognise_task, summary, task_name
 from sts_lightning.data.overlap import OverlapFilter, in_tests, report_common, why_dropped
-from sts_lightning.data.readers.row_values import check_score_range
-from sts_lightning.data.readers.sts_sets import STSTask, load_sts_tasks, load_stsb, tables_of
-from sts_lightning.data.tables import SourceCount, select_rows
+from sts_lightning.data.ranking import CANDIDATES, CLASS, Ranking, hold_out, rank_classes, read_beir
+from sts_lightning.data.readers.row_values import BadRows, check_score_range
+from sts_lightning.data.readers.rows import read_labelled
+from sts_lightning.data.readers.sts_sets import load_sts_tasks, load_stsb, tables_of
+from sts_lightning.data.tables import SourceCount, select_rows, values_of
+from sts_lightning.data.tasks import Dev, Task, pairs_in
 
 
 class DevTestOptions(TypedDict, total=False):
@@ -26,8 +29,9 @@ class DevTestOptions(TypedDict, total=False):
     Attributes:
         senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
         dev: Dev pairs for selection (see `DevSet`).
-        dev_path: File with the user's own dev pairs; STS-B dev if not given.
-        test_path: File with test pairs; the seven test sets if not given, none with ``dev_path``.
+        dev_path: File with the user's own dev pairs, or rows of a query and its answers, or a folder of
+            BEIR's; STS-B dev if not given.
+        test_path: The same for the report; the seven test sets if not given, none with ``dev_path``.
         scored_columns: Names of the columns of both sentences and the score in these files.
         score_range: Lowest and highest allowed score in these files; not checked if not given.
     """
@@ -40,18 +44,34 @@ class DevTestOptions(TypedDict, total=False):
     score_range: tuple[float, float] | None
 
 
+class RowOptions(DevTestOptions, total=False):
+    """Settings of dev data that rows of a query and its answers, or texts with classes, have besides.
+
+    Attributes:
+        seed: Random seed of the anchors that are held out.
+        dev_fraction: Fraction of the anchors that is held out to select by; 0 or None: by scored pairs.
+        dev_candidates: Maximum number of texts that a held-out query ranks.
+        keep_general: Whether the seven STS tasks are reported, before training and after it.
+    """
+
+    seed: int
+    dev_fraction: float | None
+    dev_candidates: int
+    keep_general: bool
+
+
 class DevAndTests:
-    """Dev pairs for selection and test tasks for the report, to go with training examples of any kind.
+    """Dev data for selection and test tasks for the report, to go with training examples of any kind.
 
     Args:
         root: Data root in SentEval's layout.
-        **options: See `DevTestOptions`.
+        **options: See `RowOptions`.
 
     Raises:
         ValueError: An option is out of range.
     """
 
-    def __init__(self, root: str, **options: Unpack[DevTestOptions]) -> None:
+    def __init__(self, root: str, **options: Unpack[RowOptions]) -> None:
         self.root = root
         self.text: SentEvalText = options.get("senteval_text", "raw")
         check_choice("senteval_text", self.text, SentEvalText)
@@ -60,14 +80,29 @@ class DevAndTests:
         self.scored_columns = options.get("scored_columns", SCORED_COLUMNS)
         self.score_range = options.get("score_range")
         check_score_range(self.score_range)
+        self.seed = options.get("seed", 1)
+        fraction = options.get("dev_fraction") or 0.0
+        if not 0 <= fraction < 1:
+            raise ValueError(f"dev_fraction must lie in [0, 1), got {fraction}.")
+        self.fraction = fraction if self.dev == "stsb" and self.dev_path is None else 0.0
+        self.candidates = options.get("dev_candidates", CANDIDATES)
+        if self.candidates < 2:
+            raise ValueError(f"dev_candidates must be at least 2, got {self.candidates}.")
+        self.keep_general = options.get("keep_general", False)
         if self.dev_path is not None and self.dev != "stsb":
             raise ValueError(f"dev={self.dev} has no effect with dev_path; leave out one of the two.")
 
     def test_pairs(self) -> list[Dataset]:
         """Return the pairs of the test sets as the files have them, to compare training pairs with."""
         if self.test_path is not None:
-            return tables_of([self._read(self.test_path, TEST)])
-        return [] if self.dev_path is not None else tables_of(load_sts_tasks(self.root))
+            return pairs_in([self._read(self.test_path, TEST)])
+        return tables_of(load_sts_tasks(self.root)) if self._reports_seven else []
+
+    @property
+    def _reports_seven(self) -> bool:
+        """Whether the report is on the seven test sets."""
+        own = self.dev_path is not None or self.fraction > 0
+        return self.test_path is None and (self.keep_general or not own)
 
     def without_test_pairs(
         self, train: Dataset, counts: Sequence[SourceCount], how: OverlapFilter
@@ -83,8 +118,9 @@ class DevAndTests:
         return select_rows(train, ~in_tests(train, tests, how), counts, why_dropped(how))
 
     def complete(self, train: Dataset, counts: list[SourceCount], published: bool) -> Splits:
-        """Return training examples with dev pairs and test tasks.
+        """Return training examples with dev data and test tasks.
 
+        Where a fraction of the anchors is held out (`hold_out`), it is taken from the training examples.
         Training pairs that are dev pairs, too, are dropped if ``dev`` is another set than STS-B dev, which
         the papers do not compare with. Otherwise those among the user's examples are reported.
 
@@ -95,15 +131,20 @@ class DevAndTests:
         """
         others: list[SourceCount] = []
 
-        def read(path: str, role: str) -> STSTask:
-            task = self._read(path, role)
-            table = task.subsets["test"]
-            others.append(SourceCount(f"{Path(path).name}, {role}", len(table)))
-            report_common(train, counts, [table], f"{role} ({path})")
+        def read(path: str, role: str) -> Task:
+            task = self._read_classes(train, path, role) or self._read(path, role)
+            size = len(task) if isinstance(task, Ranking) else len(task.subsets["test"])
+            others.append(SourceCount(f"{Path(path).name}, {role}", size))
+            report_common(train, counts, pairs_in([task]), f"{role} ({path})")
             return task
 
-        if self.dev_path is not None:
-            dev = read(self.dev_path, DEV).subsets["test"]
+        dev: Dev
+        if self.fraction:
+            source = summary([count.source for count in counts], " + ")
+            train, dev = hold_out(train, counts, self.fraction, self.candidates, self.seed, source)
+        elif self.dev_path is not None:
+            task = read(self.dev_path, DEV)
+            dev = task if isinstance(task, Ranking) else task.subsets["test"]
         elif self.dev == "stsb":
             if not published:  # compared by the text of the files, whatever text is read
                 report_common(train, counts, [load_stsb(self.root, "dev")], f"{DEV} (STS-B dev)")
@@ -111,22 +152,36 @@ class DevAndTests:
         else:
             further = [] if self.test_path is None else self.test_pairs()
             load = {"suite": load_dev_suite, "stsb_clean": load_clean_stsb}[self.dev]
-            dev = load(self.root, self.text, others, further)
+            suite = dev = load(self.root, self.text, others, further)
 
-        tests = []
+        tests: list[Task] = []
         if self.test_path is not None:
             tests = [read(self.test_path, TEST)]
-        elif self.dev_path is None:
-            tests = load_sts_tasks(self.root, text=self.text)
+        elif self._reports_seven:
+            tests = [*(seven := load_sts_tasks(self.root, text=self.text))]
             if not published:
-                raw = tests if self.text == "raw" else load_sts_tasks(self.root)
+                raw = seven if self.text == "raw" else load_sts_tasks(self.root)
                 report_common(train, counts, tables_of(raw), f"{TEST} (the seven test sets)")
 
         # Last, so that the report above is of the training pairs as they were read.
-        kept = train if self.dev == "stsb" else without_dev_pairs(train, dev, counts)
+        kept = train if self.dev == "stsb" else without_dev_pairs(train, suite, counts)
         return Splits(kept, dev, tests, counts, others)
 
-    def _read(self, path: str, role: str) -> STSTask:
+    def _read(self, path: str, role: str) -> Task:
         with at_setting("data.dev_path" if role == DEV else "data.test_path"):
+            if Path(path).is_dir():
+                return read_beir(Path(path), "dev" if role == DEV else "test")
             [task] = load_test_files([path], self.scored_columns, self.score_range, "data.scored_columns")
         return task
+
+    def _read_classes(self, train: Dataset, path: str, role: str) -> Ranking | None:
+        """Read texts with classes, which rank those that train; None if the file has others."""
+        layout = recognise_task(Path(path)) if CLASS in train.column_names and Path(path).is_file() else None
+        if layout is None or layout.kind != "classes":
+            return None
+        among = list(zip(values_of(train, "sentence1"), values_of(train, CLASS), strict=True))
+        with at_setting("data.dev_path" if role == DEV else "data.test_path"):
+            bad = BadRows()
+            rows = [(text, of) for _, text, of in read_labelled(Path(path), layout, "path", bad)]
+            bad.check()
+            return rank_classes(task_name(Path(path)) if role == TEST else "dev", rows, path, among)

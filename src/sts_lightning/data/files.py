@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from datasets import Dataset, concatenate_datasets
@@ -12,10 +14,13 @@ from datasets import Dataset, concatenate_datasets
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.core.files import last_name
 from sts_lightning.data.fetch.hints import fetch_hint
+from sts_lightning.data.ranking import read_beir, read_ranking
 from sts_lightning.data.readers.row_values import BadRows, Range, score, sentence
+from sts_lightning.data.readers.rows import Layout, recognise
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.data.tables import LABELLED, SourceCount, require_varied_scores, table_of_rows
+from sts_lightning.data.tasks import Task
 
 Files = str | list[str] | dict[str, float]
 """A path, several paths, or paths with their weights; each may be a pattern such as ``parts/*.csv``."""
@@ -217,14 +222,18 @@ def load_test_files(
     columns: tuple[str, str, str] = SCORED_COLUMNS,
     score_range: Range | None = None,
     setting: str = "sentence1, sentence2 and score",
-) -> list[STSTask]:
-    """Read each file as a test task of its name without the suffix.
+) -> list[Task]:
+    """Read each file as a test task of its name without the suffix, or a folder in BEIR's layout.
+
+    Pairs with a score are scored, and rows of a query and its answers are ranked: each query ranks all
+    answers and hard negatives of the file. Texts with classes rank each other. Which of them a file has is
+    told from its columns (`recognise`), unless these are named.
 
     Scores keep their scale, which changes no correlation. Files of one name in different folders are named
     with the folder, and so is a file with a name of `RESERVED`.
 
     Args:
-        files: Paths of CSV, TSV or JSONL files.
+        files: Paths of files or folders.
         columns: Names of the columns of the first sentence, the second sentence and the score.
         score_range: Lowest and highest allowed score; not checked if not given.
         setting: What the user names the columns with, for errors.
@@ -248,11 +257,32 @@ def load_test_files(
             key="test",
             hint="Name each file once, and rename files that differ in nothing but their suffix.",
         )
-    tasks = []
+    tasks: list[Task] = []
     for name, path in zip(names, paths, strict=True):
-        bad = BadRows()
-        table = read_scored_pairs(path, columns, score_range, setting, bad)
-        bad.check()
-        require_varied_scores(table, path)
-        tasks.append(STSTask(name, {"test": table}))
+        layout = recognise_task(path) if tuple(columns) == SCORED_COLUMNS else None
+        if path.is_dir():
+            tasks.append(replace(read_beir(path, "test"), name=name))
+        elif layout is not None and layout.kind != "scored":
+            tasks.append(read_ranking(path, name, layout))
+        else:
+            tasks.append(
+                _read_scored(path, name, layout.columns if layout else columns, score_range, setting)
+            )
     return tasks
+
+
+def recognise_task(path: Path) -> Layout | None:
+    """Return what the columns of a test file are; None where it cannot be told."""
+    with contextlib.suppress(DataError):  # the reader of scored pairs says what is wrong
+        return recognise(path)
+    return None
+
+
+def _read_scored(
+    path: Path, name: str, columns: Sequence[str], score_range: Range | None, setting: str
+) -> STSTask:
+    bad = BadRows()
+    table = read_scored_pairs(path, columns, score_range, setting, bad)
+    bad.check()
+    require_varied_scores(table, path)
+    return STSTask(name, {"test": table})

@@ -63,7 +63,7 @@ def joint(
         table = _together({name: part.train for name, part in splits.items()})
         return Splits(table, selecting.dev, selecting.tests, counts, selecting.other_counts, parts=splits)
 
-    return DataSet(read, unit="examples", parts=parts, shares=shares)
+    return DataSet(read, unit="examples", parts=parts, shares=shares, keep_general=parts[chosen].keep_general)
 
 
 def _pairs_of(dev: Dev) -> list[Dataset]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -54,7 +54,7 @@ class DataModule(pl.LightningDataModule):
         parts: Data sets by name: those of joint data, else the only one with the name "".
         widest: Name of the part whose batches have the most rows.
         views, num_views, label, batch_size: Those of `widest`, see `DataSet`.
-        published_rows: See `DataSet`.
+        published_rows, keep_general: See `DataSet`.
         train, dev, tests: Training table, dev data and test tasks; filled by `setup`.
         splits: What each part has read; set by `setup`.
         digest_files: Returns digests of the user's files by setting.
@@ -93,6 +93,7 @@ class DataModule(pl.LightningDataModule):
         self.views, self.num_views, self.label = largest.views, len(largest.views), largest.label
         self.batch_size = self.batch_sizes[self.widest]
         self.published_rows = data_set.published_rows
+        self.keep_general = data_set.keep_general
         self.seed = seed
         self.num_workers = num_workers
         self.epoch_batches: int | None = None
@@ -275,7 +276,7 @@ class DataModule(pl.LightningDataModule):
     def _ranked_texts(self, dev: Ranking, prepare: Any) -> DataLoader[Any]:
         shard = Shard.current()
 
-        def collate(batch: tuple[str, Sequence[str]]) -> Batch[Any]:
+        def collate(batch: Any) -> Batch[Any]:
             role, texts = batch
             embedded = list(texts[shard.slice_of(len(texts))] or texts[:1]) if shard.world_size > 1 else texts
             return Batch(prepare([list(embedded)], [None], role=role), 1, None, len(texts), shard)

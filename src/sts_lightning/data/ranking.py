@@ -17,6 +17,7 @@ from sts_lightning.core.files import parse_json
 from sts_lightning.core.text import counted
 from sts_lightning.data.overlap import plain_words
 from sts_lightning.data.readers.row_values import BadRows, fold, sentence, text_of
+from sts_lightning.data.readers.rows import Layout, read_labelled, read_rows
 from sts_lightning.data.readers.text_files import read_lines, strip_blank_end
 from sts_lightning.data.tables import SourceCount, make_table, select_rows, sentence_columns, values_of
 
@@ -28,6 +29,10 @@ CANDIDATES = 10_000
 
 NEGATIVES, CLASS = "negatives", "class"
 """Columns of training tables: lists of hard negatives, and the class of a text."""
+
+
+QueryRow = tuple[str, Sequence[str], Sequence[str]]
+"""A query, its answers and its hard negatives."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ class Ranking:
 
 def make_ranking(
     name: str,
-    rows: Iterable[tuple[str, Sequence[str], Sequence[str]]],
+    rows: Iterable[QueryRow],
     further: Iterable[str] = (),
     most: int | None = None,
     seed: int = 1,
@@ -246,9 +251,57 @@ def _hold_out_texts(
         for name, of_class in staying.items():
             drawn = generator.permutation(len(of_class))[: max(1, round(share * len(of_class)))]
             staying[name] = [of_class[index] for index in sorted(drawn.tolist())]
-    rows = [(texts[row], staying[classes[row]], []) for row in np.flatnonzero(inside).tolist()]
+    held_rows: list[QueryRow] = [
+        (texts[row], staying[classes[row]], ()) for row in np.flatnonzero(inside).tolist()
+    ]
     further = [text for of_class in staying.values() for text in of_class]
-    return select_rows(train, ~inside, counts, "dev split"), make_ranking("dev", rows, further)
+    return select_rows(train, ~inside, counts, "dev split"), make_ranking("dev", held_rows, further)
+
+
+def read_ranking(path: Path, name: str, layout: Layout) -> Ranking:
+    """Read a file of rows, whose queries rank all of its answers, or of texts with classes (`rank_classes`).
+
+    Raises:
+        DataError: The file cannot be read, or a row is malformed.
+    """
+    bad = BadRows()
+    if layout.kind == "classes":
+        labelled = [(text, of) for _, text, of in read_labelled(path, layout, "test", bad)]
+        bad.check()
+        return rank_classes(name, labelled, path)
+    rows = list(read_rows(path, layout, "test", bad))
+    bad.check()
+    return make_ranking(name, [(row.anchor, row.positives, row.negatives) for row in rows])
+
+
+def rank_classes(
+    name: str,
+    labelled: Sequence[tuple[str, str]],
+    source: Path | str,
+    among: Sequence[tuple[str, str]] | None = None,
+) -> Ranking:
+    """Let texts rank others, of which those of the same class are right.
+
+    Args:
+        name: Name of the task.
+        labelled: Texts with their classes.
+        source: Name of the data, for errors.
+        among: Texts that are ranked, with their classes; by default the same texts, each without itself.
+
+    Raises:
+        DataError: No text has another one of its class.
+    """
+    of_class: dict[str, list[str]] = {}
+    for text, label in labelled if among is None else among:
+        of_class.setdefault(label, []).append(text)
+    rows: list[QueryRow] = []
+    for text, label in labelled:
+        answers = [other for other in of_class.get(label, ()) if one_text(other) != one_text(text)]
+        if answers:
+            rows.append((text, answers, ()))
+    if not rows:
+        raise DataError("no text has another one of its class.", source)
+    return make_ranking(name, rows, [text for texts in of_class.values() for text in texts])
 
 
 def read_beir(folder: Path, split: str) -> Ranking:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from datasets import Dataset
 
@@ -10,10 +11,10 @@ from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.readers.sts_sets import STSTask, tables_of
 from sts_lightning.data.tables import hash_pairs, make_table
 
-Task = STSTask | Ranking
+Task: TypeAlias = STSTask | Ranking
 """A test task."""
 
-Dev = Dataset | Ranking
+Dev: TypeAlias = Dataset | Ranking
 """Scored pairs, or queries, by which weights are selected."""
 
 

@@ -24,6 +24,7 @@ from sts_lightning.data.overlap import pair_key, plain_words
 from sts_lightning.data.readers.row_values import fold
 from sts_lightning.data.tables import pairs_of
 from sts_lightning.evaluation.statistics import Predictions, correlate
+from sts_lightning.runs.predictions import of_pairs
 
 Kind = Literal["exact", "swapped", "normalized", "near"]
 """Kind of equality of a training pair and a test pair, the strongest first.
@@ -232,7 +233,7 @@ def leak_free_average(predictions: Predictions, leaks: LeakedRows) -> float | No
         The mean; None if these are other test sets, or the leak-free gold scores of a test set are all equal.
     """
     scores = []
-    for task, (cosines, gold) in predictions.items():
+    for task, (cosines, gold) in of_pairs(predictions).items():
         if task not in leaks.tests or leaks.tests[task].gold != hash_scores(gold):
             return None
         leak_free = leaks.tests[task].kinds == LEAK_FREE

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sts_lightning.core.console import print_scores
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.evaluation.statistics import require_finite
 from sts_lightning.runs.predictions import Values
@@ -25,6 +26,7 @@ TITLES = {
     "triplets": "triplets",
 }
 """Names of the scores in tables and messages."""
+
 
 def encode_ranking(encode: Callable[[Sequence[str], str], np.ndarray], ranking: Ranking) -> Values:
     """Encode and score a ranking.
@@ -109,7 +111,12 @@ def mean_scores(values: Mapping[str, np.ndarray]) -> dict[str, float]:
     return {name: 100 * float(np.nanmean(each)) for name, each in values.items()}
 
 
-def describe_ranking(name: str, result: Mapping[str, Any]) -> str:
-    """Return a line on the scores of a ranking."""
-    scores = ", ".join(f"{title} {result[key]:.2f}" for key, title in TITLES.items() if key in result)
-    return f"{name}: {scores} ({result['queries']:,} queries, {result['candidates']:,} candidates)"
+def print_rankings(rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print the scores of rankings, each entry as stored."""
+    sizes = [entry for entry in rows.values() if "candidates" in entry]
+    of = ", ".join(dict.fromkeys(f"{each['queries']:,} of {each['candidates']:,}" for each in sizes))
+    named = {
+        name: {title: entry[key] for key, title in TITLES.items() if key in entry}
+        for name, entry in rows.items()
+    }
+    print_scores(f"Ranking x 100 (queries of candidates: {of})", named)

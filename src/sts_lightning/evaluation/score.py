@@ -21,7 +21,7 @@ from sts_lightning.evaluation.binary import best_thresholds, is_binary, score_bi
 from sts_lightning.evaluation.dev_scores import ranking_entry, score_dev, selecting
 from sts_lightning.evaluation.encoding import ShardedEncoder
 from sts_lightning.evaluation.retrieval import encode_ranking
-from sts_lightning.evaluation.sts import TestResult, encode_tables, table_cosines, score_test
+from sts_lightning.evaluation.sts import TestResult, encode_tables, score_test, table_cosines
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.predictions import OfTask, Values
 
@@ -89,7 +89,8 @@ def score(encoder: SentenceEncoder, data: DataModule, evaluation: DictConfig) ->
     pairs = [] if isinstance(data.dev, Ranking) else [data.dev]
     vectors = encode_tables(sharded, [*pairs, *tables]) if pairs or tables else None
     cosines = [] if vectors is None else table_cosines(vectors, [*pairs, *tables])
-    thresholds, dev, dev_found = None, {}, ()
+    thresholds = None
+    dev_found: OfTask
     if isinstance(data.dev, Ranking):
         dev_found = encode_ranking(sharded.encode, data.dev)
         dev = ranking_entry(dev_found, data.dev)

@@ -12,7 +12,13 @@ from scipy import stats
 
 from sts_lightning.core.errors import CheckpointError, TrainingError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.predictions import SELECTS, OfTask, check_same_texts, comparable_predictions
+from sts_lightning.runs.predictions import (
+    SELECTS,
+    OfTask,
+    check_same_texts,
+    comparable_predictions,
+    constant,
+)
 
 Predictions = Mapping[str, OfTask]
 """What is stored of each task, in the order of the data."""
@@ -67,8 +73,6 @@ def pair_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return cosines.round(12)
 
 
-
-
 @dataclass(frozen=True)
 class Interval:
     """An estimate with the bounds of its percentile interval, which covers 95 %."""
@@ -118,14 +122,10 @@ def score_intervals(system: Sequence[Predictions], resamples: int = 1000) -> dic
     Returns:
         Score of each task, and under ``average`` the mean over tasks.
     """
-    # The difference from a constant predictor, whose correlation counts as 0, and from ranks below the tenth.
-    nothing: dict[str, OfTask] = {}
-    for task, found in system[0].items():
-        ranked = isinstance(found, dict)
-        nothing[task] = (
-            {SELECTS: np.zeros_like(found[SELECTS])} if ranked else (np.zeros_like(found[1]), found[1])
-        )
-    return paired_difference(system, [nothing], resamples)
+    # The difference from a predictor whose score counts as 0.
+    return paired_difference(
+        system, [{task: constant(found) for task, found in system[0].items()}], resamples
+    )
 
 
 def paired_difference(

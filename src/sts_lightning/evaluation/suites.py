@@ -23,16 +23,20 @@ from sts_lightning.data.readers.classification import (
     load_transfer_tasks,
 )
 from sts_lightning.data.readers.row_values import check_score_range
-from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask, hashes_of, load_sts_tasks, text_found
+from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask, load_sts_tasks, tables_of, text_found
+from sts_lightning.data.tables import make_table
+from sts_lightning.data.tasks import Task, hashes_of, rankings_of, scored_tasks
 from sts_lightning.evaluation.deployed import score_deployed
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb import MTEBScore, evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.ranks import rank_tasks
+from sts_lightning.evaluation.retrieval import encode_ranking
 from sts_lightning.evaluation.statistics import require_finite
 from sts_lightning.evaluation.sts import (
     describe_binary,
     encode_tables,
     score_tasks,
+    score_test,
     spearman_row,
     table_cosines,
 )
@@ -56,7 +60,7 @@ class Suite:
     Attributes:
         score: Scores an encoder on them.
         text: Text of the sentences of STS12-16, STS-B and SICK, if the suite has some of these.
-        tables: Scored pairs of the suite ``sts``.
+        tables: Texts of the suite ``sts``.
         hashes: Hashes of the pairs of each of its tasks.
     """
 
@@ -75,9 +79,11 @@ class UnitVectors:
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
 
-    def encode(self, sentences: Sequence[str], /) -> np.ndarray:
+    def encode(self, sentences: Sequence[str], /, prompt: str | None = None) -> np.ndarray:
         """Vectors (N, D); a zero vector stays as it is."""
-        vectors = require_finite(np.asarray(self.encoder.encode(sentences), dtype=np.float32))
+        encode: Any = self.encoder.encode  # of a role only where texts are ranked
+        found = encode(sentences) if prompt is None else encode(sentences, prompt=prompt)
+        vectors = require_finite(np.asarray(found, dtype=np.float32))
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit: np.ndarray = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
         return unit
@@ -127,7 +133,7 @@ def _test_files(cfg: DictConfig) -> tuple[str, ...]:
 
 
 def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: SentEvalText) -> Suite:
-    tasks: list[STSTask] = []
+    tasks: list[Task] = []
     if files:
         try:
             check_score_range(cfg.score_range)
@@ -145,21 +151,38 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
             key="test",
             hint="Rename the file, or leave the task out.",
         )
-    tables = [table for task in tasks for table in task.subsets.values()]
+    scored, rankings = scored_tasks(tasks), rankings_of(tasks)
+    tables = tables_of(scored)
+    if scored and rankings:
+        raise ConfigError(
+            f"{rankings[0].name} has queries to rank for, and {scored[0].name} scored pairs; these have no "
+            "common scale.",
+            key="test",
+            hint="Evaluate them in two commands, or name the columns: sentence1=, sentence2=, score=.",
+        )
+    for key in ("rank", "dims", "vectors") if rankings else ():
+        if cfg[key] not in (False, [], ["float32"]):
+            raise ConfigError(f"{key}: only scored pairs have such scores.", key=key)
 
     def score(encoder: Encoder, folder: Path) -> Scored:
+        folder.mkdir(parents=True, exist_ok=True)
+        if rankings:
+            encode: Any = encoder.encode
+            values = {task.name: encode_ranking(encode, task) for task in rankings}
+            save_predictions(RunFolder(folder), tasks, [], values)
+            return {**score_test(tasks, [], values, cfg.aggregate)}, {}
         vectors = encode_tables(encoder, tables)
         cosines = table_cosines(vectors, tables)
-        result = score_tasks(tasks, cosines, cfg.aggregate)
-        folder.mkdir(parents=True, exist_ok=True)
+        result = score_tasks(scored, cosines, cfg.aggregate)
         save_predictions(RunFolder(folder), tasks, cosines)
         for line in describe_binary(result):
             log.info("%s", line)
-        deployed = score_deployed(vectors, tasks, cfg.aggregate, cfg.dims, cfg.vectors)
-        ranks = {"rank": rank_tasks(tasks, vectors)} if cfg.rank else {}
+        deployed = score_deployed(vectors, scored, cfg.aggregate, cfg.dims, cfg.vectors)
+        ranks = {"rank": rank_tasks(scored, vectors)} if cfg.rank else {}
         return {**result} | ({"deployed": deployed} if deployed else {}) | ranks, spearman_row(result)
 
-    return Suite(score, text_found(tables), tables, hashes_of(tasks))
+    texts = [*tables, *(make_table({"sentence1": texts}) for task in rankings for _, texts in task.texts())]
+    return Suite(score, text_found(tables), texts, hashes_of(tasks))
 
 
 def _ranks(tasks: Sequence[STSTask]) -> Suite:

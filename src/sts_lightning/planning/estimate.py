@@ -20,7 +20,9 @@ from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data.collate import Batch, ViewCollator
 from sts_lightning.data.data_set import Splits
 from sts_lightning.data.module import DataModule
+from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.tables import values_of
+from sts_lightning.data.tasks import texts_in
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.text.tokenizer import Prepare, TokenizedBatch
 from sts_lightning.planning.auxiliary import draw_auxiliary
@@ -419,10 +421,10 @@ def measure(
         seen = [(module.chunks_of(batch)[0], batch) for batch in itertools.islice(loader, 3)]
         padded = sum(c["input_ids"].numel() for embedded, _ in seen for c in embedded.chunks) / len(seen)
         kept = sum(batch.rows.num_tokens for _, batch in seen) / len(seen)
-        pairs = len(data.dev)
-        tables = [data.dev, *(table for task in data.tests if final for table in task.subsets.values())]
-        columns = (values_of(table, name) for table in tables for name in ("sentence1", "sentence2"))
-        sentences = len(set(itertools.chain.from_iterable(columns)))
+        pairs = sum(map(len, texts_in(data.dev, ()))) / (2 if isinstance(data.dev, Ranking) else 1)
+        tables = texts_in(data.dev, data.tests if final else ())
+        columns = (values_of(table, name) for table in tables for name in table.column_names)
+        sentences = len({text for column in columns for text in column if isinstance(text, str)})
         notes = ()
     steps = count_steps(cfg.trainer, batches)
     validations = steps.total_steps // steps.val_steps + 1  # once before the first step

@@ -21,7 +21,7 @@ from sts_lightning.reproduce.plan import Cell, Table, TableRun
 from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import MODEL_SETTINGS, UNKNOWN, TrainedOn, evaluation_text, in_words
-from sts_lightning.runs.predictions import comparable_predictions
+from sts_lightning.runs.predictions import comparable_predictions, of_pairs
 
 UNTRAINED = "not trained"
 
@@ -149,7 +149,7 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
     for baseline in table.spec.baselines:
         _compare(collected, baseline, resamples)
     gold = next((system.predictions[0] for system in systems if system.predictions), {})
-    collected.ceilings = {task: ceiling(scores) for task, (_, scores) in gold.items()}
+    collected.ceilings = {task: ceiling(scores) for task, (_, scores) in of_pairs(gold).items()}
     if collected.ceilings:
         collected.ceilings["average"] = statistics.mean(collected.ceilings.values())
     for system in systems:

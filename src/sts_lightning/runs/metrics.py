@@ -47,6 +47,25 @@ class PairScores(TypedDict, total=False):
     pairs: Count
 
 
+Percent = Annotated[float, Interval(ge=-0.001, le=100.001)]
+"""A share times 100, with its rounding."""
+
+RankingScores = TypedDict(
+    "RankingScores",
+    {
+        "mrr@10": Required[Percent],
+        "accuracy@1": Percent,
+        "recall@10": Percent,
+        "ndcg@10": Percent,
+        "triplets": Percent,
+        "queries": Required[Count],
+        "candidates": Count,
+    },
+    total=False,
+)
+"""Scores of queries as stored."""
+
+
 class TaskScores(TypedDict, total=False):
     """Scores of a test task as stored: correlations, or the score of another suite."""
 
@@ -67,7 +86,7 @@ class TestScores(TypedDict, total=False):
     """Scores of the test tasks as stored."""
 
     average: Required[float]
-    tasks: Required[dict[str, TaskScores]]
+    tasks: Required[dict[str, RankingScores | TaskScores]]
     aggregate: str
 
 
@@ -105,7 +124,8 @@ class Contents(TypedDict, total=False):
     """Types of the entries that this project reads back, all of which may be absent; others are free."""
 
     test: TestScores | None
-    dev: DevScores | None
+    dev: RankingScores | DevScores | None
+    verdict: dict[str, Any] | None
     averaged: Averaged
     best_step: Count
     seed: int | str | None
@@ -128,7 +148,7 @@ class RunMetrics:
 
     Attributes:
         test: Scores on the test tasks, with keys ``average`` and ``tasks``; None without a test report.
-        dev: Pearson and Spearman correlations times 100 on the dev pairs; None for an evaluation.
+        dev: Correlations times 100 on the dev pairs, or scores of the dev queries; None for an evaluation.
         details: Other entries of the file: counts of the data, versions, times.
     """
 
@@ -138,9 +158,9 @@ class RunMetrics:
 
     @property
     def score(self) -> float:
-        """Dev Spearman of a training run, or test average of an evaluation."""
+        """Dev score that selected the weights of a training run, or test average of an evaluation."""
         if self.dev is not None:
-            return float(self.dev["spearman"])
+            return _main(self.dev)
         assert self.test is not None  # checked when the file was read
         return float(self.test["average"])
 
@@ -151,18 +171,18 @@ class RunMetrics:
 
     @property
     def scored_pairs(self) -> str | None:
-        """What `score` is of: a hash of the dev pairs, or those of the test tasks; None if unknown."""
+        """What `score` is of: a hash of the dev data, or those of the test tasks; None if unknown."""
         if self.dev is not None:
             return self.content.get("dev")
         return json.dumps(tests, sort_keys=True) if (tests := self.content.get("tests")) else None
 
     @property
     def scores(self) -> dict[str, float]:
-        """Dev Spearman, the score of each test task, their average, and the rank, where available."""
-        row = {} if self.dev is None else {"dev": float(self.dev["spearman"])}
+        """Dev score, the score of each test task, their average, and the rank, where available."""
+        row = {} if self.dev is None else {"dev": _main(self.dev)}
         if self.test is not None:
             for name, task in self.test["tasks"].items():
-                row[name] = float(task["spearman" if "spearman" in task else "score"])
+                row[name] = _main(task)
             row["average"] = float(self.test["average"])
         rank = self.details.get("rank")
         return row if rank is None else {**row, "rank": float(rank["average"])}
@@ -198,6 +218,14 @@ class RunMetrics:
         runs = [self.wall_seconds, *(cost["wall_seconds"] for cost in self.details.get("earlier") or [])]
         known = [seconds for seconds in runs if seconds is not None]
         return sum(known) if len(known) == len(runs) else None
+
+
+MAIN = ("mrr@10", "spearman", "score")
+"""Names of the score of a task that tables show: of queries, scored pairs and other suites."""
+
+
+def _main(scores: Mapping[str, Any]) -> float:
+    return float(next(scores[name] for name in MAIN if name in scores))
 
 
 def as_plain(stages: TrainedOn) -> list[dict[str, Any] | None]:
@@ -246,7 +274,7 @@ def _check_scores(values: Mapping[str, Any]) -> None:
     if test is None and values.get("dev") is None:
         raise ValueError("it has neither dev nor test scores")
     for name, task in (test or {"tasks": {}})["tasks"].items():
-        if not {"spearman", "score"} & task.keys():
+        if not {*MAIN} & task.keys():
             raise ValueError(f"test.tasks.{name} lacks spearman")
 
 

@@ -67,6 +67,13 @@ def save_dev(run: RunFolder, step: int, found: OfTask, selected: bool) -> None:
     _write(run.dev_file, arrays | {f"{name}/step": np.array(step)})
 
 
+def constant(found: OfTask) -> OfTask:
+    """Return what a predictor without a score gives: equal cosines, or no answer among the first."""
+    if isinstance(found, dict):
+        return {SELECTS: np.zeros_like(found[SELECTS])}
+    return np.zeros_like(found[1]), found[1]
+
+
 def load_dev(run: RunFolder) -> dict[str, tuple[int, OfTask]]:
     """Return step and dev data of the weights before training and of the selected ones, as far as known.
 
@@ -142,6 +149,11 @@ def _check_values(values: Values, where: str) -> None:
             raise CheckpointError(f"{where} has no usable {name}; evaluate the run again.")
         if not (np.isfinite(known) & (known >= 0) & (known <= 1)).all():
             raise CheckpointError(f"{where} has a score outside [0, 1] of {name}; evaluate the run again.")
+
+
+def of_pairs(predictions: Mapping[str, OfTask]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return the predictions of the tasks of scored pairs."""
+    return {task: found for task, found in predictions.items() if not isinstance(found, dict)}
 
 
 def comparable_predictions(run: RunFolder) -> dict[str, OfTask]:

@@ -154,7 +154,7 @@ def average_runs(
         for which in ("best", "last"):
             run.write_checkpoint(which, {"state_dict": weights, "global_step": 0, "epoch": 0})
         if scores.test is not None:
-            save_predictions(run, data.tests, scores.test_cosines)
+            save_predictions(run, data.tests, scores.test_cosines, scores.test_values)
         trained_on = {str(stage): stage for parent in parents for stage in parent.run.trained_on()}
         costs = {cost["run"]: cost for parent in parents for cost in parent.run.costs()}
         details = {
@@ -167,7 +167,7 @@ def average_runs(
             "wall_seconds": round(time.monotonic() - started, 1),
         }
         # Last, since it marks the run as finished.
-        run.save_metrics(RunMetrics(scores.test, scores.dev_entry(), details))
+        run.save_metrics(RunMetrics(scores.test, scores.dev, details))
     return each | {f"average, share {share:g}": value for share, value in dev.items()}
 
 
@@ -299,4 +299,4 @@ def _dev(parent: Parent, encoder: SentenceEncoder, data: DataModule, weights: We
     load_part(encoder, ENCODER, {"state_dict": dict(weights)}, parent.run.checkpoint("best"))
     on_dev = copy.deepcopy(parent.cfg.evaluation)
     on_dev.final = False
-    return score(encoder, data, on_dev).dev["spearman"]
+    return score(encoder, data, on_dev).dev_score

@@ -27,6 +27,7 @@ from sts_lightning.core.errors import CheckpointError, ConfigError, at_setting
 from sts_lightning.core.files import last_name
 from sts_lightning.core.hardware import multiplies_bfloat16
 from sts_lightning.evaluation.encoding import Encoder
+from sts_lightning.evaluation.retrieval import print_rankings
 from sts_lightning.evaluation.score import report_truncation
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.evaluation.vector_cache import CachedVectors, fingerprint
@@ -158,7 +159,11 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     }[cfg.suite]
     read = "" if suite.text is None else f", senteval_text={suite.text}"
     title = f"{what}{encoder.precision}, text_edit={encoder.text_edit}{read})"
-    if "deployed" in result:
+    rankings = {name: task for name, task in (result.get("tasks") or {}).items() if "queries" in task}
+    if rankings:
+        log.info("%s", name)
+        print_rankings(rankings)
+    elif "deployed" in result:
         rows = {f"{key} ({each['bytes']} B)": each["scores"] for key, each in result["deployed"].items()}
         print_scores(f"{name}: {title}", rows)
     else:

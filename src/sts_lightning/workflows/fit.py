@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from datasets import Dataset
 from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 from omegaconf import DictConfig, OmegaConf
@@ -19,7 +20,8 @@ from sts_lightning.config.schema import RECIPE, published_cells
 from sts_lightning.core.errors import TrainingError
 from sts_lightning.core.files import write_atomic
 from sts_lightning.data.tables import PART, values_of
-from sts_lightning.evaluation.dev_scores import MONITOR
+from sts_lightning.data.tasks import texts_in
+from sts_lightning.evaluation.dev_scores import monitor_of
 from sts_lightning.evaluation.score import Scores, report_truncation, score
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.runs.folder import RunFolder
@@ -51,7 +53,9 @@ def fit(experiment: Experiment) -> tuple[Scores | None, dict[str, int]]:
     parts, module, trainer = experiment.parts, experiment.module, experiment.trainer
     _begin(experiment)
     untuned: Scores | None = None
-    if parts.cfg.evaluation.untuned and parts.first:  # of a resumed run, before its weights are loaded
+    if (
+        parts.cfg.evaluation.untuned or parts.data.keep_general
+    ) and parts.first:  # of a resumed run, before its weights are loaded
         encoder = copy.deepcopy(module.encoder).to(trainer.strategy.root_device)  # the report's precision
         untuned = score(encoder, parts.data, parts.cfg.evaluation)
         del encoder
@@ -61,8 +65,9 @@ def fit(experiment: Experiment) -> tuple[Scores | None, dict[str, int]]:
     else:
         trainer.validate(module, parts.data, verbose=False)
         check_monitors(parts.cfg, parts.callbacks, trainer.callback_metrics)
-        if parts.first:
-            warn_of_distances(float(trainer.callback_metrics[MONITOR]), len(parts.data.dev))
+        if parts.first and isinstance(parts.data.dev, Dataset):
+            before = float(trainer.callback_metrics[monitor_of(parts.data.dev)])
+            warn_of_distances(before, len(parts.data.dev))
     last = str(parts.run.checkpoint("last")) if parts.resumed else None
     try:
         trainer.fit(module, parts.data, ckpt_path=last, weights_only=True)
@@ -95,8 +100,8 @@ def _begin(experiment: Experiment) -> None:
             for logger in parts.loggers:
                 if isinstance(logger, MLFlowLogger):
                     write_atomic(parts.run.mlflow_run, str(logger.run_id))
-        tests = [table for task in parts.data.tests for table in task.subsets.values()]
-        report_truncation(experiment.module.encoder, [parts.data.dev, *tests], parts.data.train)
+        texts = texts_in(parts.data.dev, parts.data.tests)
+        report_truncation(experiment.module.encoder, texts, parts.data.train)
         _warn_of_equal_labels(experiment)
     rows, drawn = len(parts.data.train), parts.data.epoch_rows
     whole = steps.epoch_steps == parts.data.train_dataloader().whole_epoch

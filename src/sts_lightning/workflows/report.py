@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from matplotlib.image import imread
@@ -20,17 +21,23 @@ from sts_lightning.config.identity import without_volatile
 from sts_lightning.core.console import print_scores
 from sts_lightning.core.files import write_atomic
 from sts_lightning.data.module import DataModule
+from sts_lightning.data.ranking import Ranking
+from sts_lightning.data.readers.sts_sets import SEVEN_TASKS
 from sts_lightning.data.tables import gold_of, parts_of
+from sts_lightning.data.tasks import rankings_of, scored_tasks
 from sts_lightning.evaluation.binary import describe
-from sts_lightning.evaluation.dev_scores import MONITOR, dev_tasks
+from sts_lightning.evaluation.dev_scores import dev_tasks, monitor_of
+from sts_lightning.evaluation.retrieval import TITLES, print_rankings
 from sts_lightning.evaluation.score import Disagreement, Scores, find_disagreements, how_scored, score
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
+from sts_lightning.evaluation.verdict import Verdict, compare_found, compare_tasks, verdict_of
+from sts_lightning.evaluation.verdict import in_words as verdict_in_words
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import load_best
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import scores_before_and_at
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain, environment
-from sts_lightning.runs.predictions import save_predictions
+from sts_lightning.runs.predictions import OfTask, load_dev, save_predictions
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.callbacks.progress import RunClock
 from sts_lightning.workflows.build import Experiment
@@ -79,29 +86,36 @@ def report(
         mixture = mix_with_start(run, cfg, encoder, data, parts.first)
     tuned = score(encoder, data, cfg.evaluation)
     if not parts.first:
-        return tuned.dev["spearman"]
+        return tuned.dev_score
     history = run.history()
     if tuned.test is not None:
-        save_predictions(run, data.tests, tuned.test_cosines)
-    before, selected = scores_before_and_at(history, MONITOR, best_step)
+        save_predictions(run, data.tests, tuned.test_cosines, tuned.test_values)
+    before, selected = scores_before_and_at(history, monitor_of(data.dev), best_step)
     start = before
     if mixture is not None and mixture["share"] < 1:  # both in the precision of the report
-        selected, start = tuned.dev["spearman"], mixture.get("start", before)
+        selected, start = tuned.dev_score, mixture.get("start", before)
     worse = None if start is None or selected is None else selected < start
     watched, phases = [row for row in history if "rank/energy" in row], None
     if watched:
         from sts_lightning.analysis.phases import phases_of  # of a run that a RankMonitor has watched
 
         phases = phases_of(watched)
+    parts_of_dev = {} if isinstance(data.dev, Ranking) else parts_of(data.dev)
+    verdict = verdict_of(run, best_step, parts_of_dev)
+    if verdict is not None and mixture is not None and mixture["share"] < 1:
+        verdict = compare_found(load_dev(run)["untuned"][1], tuned.dev_found, parts=parts_of_dev)
+    general = _general(untuned, tuned, data) if data.keep_general else None
     details = {
         "dev_untuned": before,
+        **({} if verdict is None else {"verdict": verdict}),
+        **({} if general is None else {"general": general}),
         "worse_than_untuned": worse,
         "test_untuned": untuned.test if untuned else None,
         **_details(experiment, best_step, clock.seconds, peak_memory, phases),
         **({} if mixture is None else {"wise_ft": mixture}),
         **({} if tuned.ranks is None else {"rank": tuned.ranks}),
     }
-    metrics = RunMetrics(tuned.test, tuned.dev_entry(), details)
+    metrics = RunMetrics(tuned.test, tuned.dev, details)
     # It marks the run as finished: what others read of one, weights and predictions, is there by now. What
     # follows only shows the results, and may fail in other people's code.
     run.save_metrics(metrics)
@@ -133,7 +147,29 @@ def report(
         trainer.global_step,
         run.name,
     )
-    return tuned.dev["spearman"]
+    for line in (verdict, general):
+        if line is not None:
+            log.info("%s", verdict_in_words(line))
+    return tuned.dev_score
+
+
+def _general(untuned: Scores | None, tuned: Scores, data: DataModule) -> Verdict | None:
+    """Compare the STS tasks before and after training; None where a score is missing."""
+    tasks = scored_tasks(data.tests)
+    if untuned is None or untuned.test is None or tuned.test is None or not tasks:
+        return None
+
+    def found(scores: Scores) -> dict[str, OfTask]:
+        cosines = iter(scores.test_cosines)
+        return {
+            task.name: (np.concatenate([next(cosines) for _ in task.subsets]), gold_of(task.subsets.values()))
+            for task in tasks
+        }
+
+    names = (
+        "the seven STS tasks" if len(tasks) == len(SEVEN_TASKS) else ", ".join(task.name for task in tasks)
+    )
+    return compare_tasks(found(untuned), found(tuned), "Spearman", names)
 
 
 def drop_optimizer(run: RunFolder) -> None:
@@ -188,9 +224,12 @@ def _optional(what: str) -> Iterator[None]:
 
 def _disagreements(scores: Scores, data: DataModule) -> list[Disagreement]:
     """Return pairs of the test tasks, or of the dev pairs without these."""
-    if scores.test is not None:
-        return find_disagreements(data.tests, scores.test_cosines)
-    cosines = [scores.dev_cosines[rows] for rows in parts_of(data.dev).values()] or [scores.dev_cosines]
+    if scores.test is not None and (tasks := scored_tasks(data.tests)):
+        return find_disagreements(tasks, scores.test_cosines)
+    if isinstance(data.dev, Ranking):
+        return []
+    found: Any = scores.dev_found[0]  # type: ignore[index]  # cosines of pairs
+    cosines = [found[rows] for rows in parts_of(data.dev).values()] or [found]
     return find_disagreements(dev_tasks(data.dev), cosines)
 
 
@@ -231,11 +270,14 @@ def _details(
 
 def _plot_dev(scores: Scores, data: DataModule, run: RunFolder, title: str) -> None:
     """Plot the dev pairs, of a suite those of the first part, which have graded scores."""
+    if isinstance(data.dev, Ranking):
+        return
     [first, *_] = dev_tasks(data.dev)
     gold = gold_of(first.subsets.values())
     spearman = scores.dev.get("parts", {first.name: scores.dev})[first.name]["spearman"]
     title = f"{title}: {first.name} Spearman {spearman:.2f}"
-    plot_cosines(scores.dev_cosines[: len(gold)], gold, run.plots / "dev_cosines.png", title)
+    cosines: Any = scores.dev_found[0]  # type: ignore[index]
+    plot_cosines(cosines[: len(gold)], gold, run.plots / "dev_cosines.png", title)
 
 
 def _print_scores(
@@ -246,20 +288,32 @@ def _print_scores(
     encoder: SentenceEncoder,
 ) -> None:
     def row(scores: Scores) -> dict[str, float]:
-        return {"dev": scores.dev["spearman"], **(spearman_row(scores.test) if scores.test else {})}
+        return {"dev": scores.dev_score, **(spearman_row(scores.test) if scores.test else {})}
+
+    monitor = monitor_of(parts.data.dev)
 
     rows = {"tuned": row(tuned)}
     if untuned is not None:
         rows = {"untuned": row(untuned), **rows}
         rows["gain"] = {name: value - rows["untuned"][name] for name, value in rows["tuned"].items()}
-    elif history and history[0]["step"] == 0 and MONITOR in history[0]:
-        rows = {"untuned": {"dev": history[0][MONITOR]}, **rows}
+    elif history and history[0]["step"] == 0 and monitor in history[0]:
+        rows = {"untuned": {"dev": history[0][monitor]}, **rows}
     how = f"aggregate={parts.cfg.evaluation.aggregate}, {encoder.precision}, text_edit={encoder.text_edit}"
     if parts.data.text is not None:
         how += f", senteval_text={parts.data.text}"
-    print_scores(f"Spearman x 100 ({how})", rows)
+    tests = [] if tuned.test is None else rankings_of(parts.data.tests)
+    ranked = {task.name: (tuned.test or {})["tasks"][task.name] for task in tests}
+    if isinstance(parts.data.dev, Ranking):
+        first = {key: history[0][f"dev/{key}"] for key in TITLES if f"dev/{key}" in (history or [{}])[0]}
+        ranked = {"untuned dev": first, "tuned dev": tuned.dev, **ranked}
+        for each in rows.values():
+            del each["dev"]
+    if any(rows.values()):
+        print_scores(f"Spearman x 100 ({how})", {name: each for name, each in rows.items() if each})
+    if ranked:
+        print_rankings(ranked)
     for line in [
-        *([] if tuned.binary is None else [describe("dev", tuned.binary)]),
+        *([describe("dev", tuned.dev["binary"])] if "binary" in tuned.dev else []),
         *([] if tuned.test is None else describe_binary(tuned.test)),
     ]:
         log.info("%s", line)
