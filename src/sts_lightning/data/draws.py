@@ -21,7 +21,7 @@ Draw = Callable[[dict[str, Any], random.Random], dict[str, Any]]
 class DrawnTable(torch.utils.data.Dataset[dict[str, Any]]):
     """Rows of a table with columns that are drawn anew in each epoch.
 
-    A draw depends on ``(seed, epoch, row)`` alone, so it is the same in a worker process and in a resumed run.
+    A draw depends on ``(seed, epoch, row)`` alone, so a worker process and a resumed run have the same.
 
     Args:
         table: Training examples.

@@ -1,4 +1,4 @@
-"""Texts that the training data pair with an anchor, or put in its class, none of which is a negative of it."""
+"""Texts that training data pair with an anchor, or put in its class; none of them is a negative of it."""
 
 from __future__ import annotations
 
