@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from sts_lightning.core.choices import LabelKind
+from sts_lightning.core.choices import EMPTY, LabelKind
 from sts_lightning.core.distributed import WHOLE_BATCH, Shard
-from sts_lightning.data.positives import KnownPositives
+from sts_lightning.data.positives import KnownClasses, KnownPositives
 from sts_lightning.data.tables import PART
 
 RowsT = TypeVar("RowsT")
@@ -48,10 +48,12 @@ class Batch(Generic[RowsT]):
             examples have no label.
         size: B.
         shard: Part of the batch that ``rows`` holds.
-        texts: Sentences of ``rows`` as they are in the data, those of each view.
+        texts: Sentences of ``rows`` as they are in the data, those of each view. A hard negative that a row
+            lacks is another sentence of it.
         sentence_ids: Number of each sentence of the whole batch, shape (V + K, B): equal sentences have the
             same. A third view of one column is numbered separately: its template makes it a negative
-            (CoT-BERT). The last K rows, mostly none, are of `KnownPositives.further_ids`.
+            (CoT-BERT). `EMPTY` stands for a hard negative that a row lacks. Texts with a class are numbered by
+            it. The last K rows, mostly none, are of `KnownPositives.further_ids`.
         part: Name of the part of joint data that the examples are from.
     """
 
@@ -75,38 +77,53 @@ class ViewCollator(Generic[RowsT]):
         prepare: Function that turns the sentences of the views into the encoder's input (tokenises, divides
             into chunks, pads).
         shard: Part of each batch that this process embeds.
-        known: What the training data say of texts that meet in a batch, if it is anchors and positives.
+        known: What the training data say of texts that meet in a batch, if it is anchors and positives or
+            texts with classes.
     """
 
     views: Sequence[View]
     label: LabelKind
     prepare: Prepare[RowsT]
     shard: Shard = WHOLE_BATCH
-    known: KnownPositives = field(default_factory=KnownPositives)
+    known: KnownPositives | KnownClasses = field(default_factory=KnownPositives)
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> Batch[RowsT]:
         """Collate examples, each a mapping from column to value."""
         embedded = examples
         if self.shard.world_size > 1:
             embedded = examples[self.shard.slice_of(len(examples))] or examples[:1]
-        sentences = [[example[view.column] for example in embedded] for view in self.views]
+        sentences = [[_text(example, view.column) for example in embedded] for view in self.views]
         labels = None
         if self.label != "none":
             dtype = torch.float32 if self.label == "score" else torch.int64
             labels = torch.tensor([example["label"] for example in examples], dtype=dtype)
         rows = self.prepare(sentences, [view.augmentation for view in self.views])
+        ids = self._numbers(examples)
+        return Batch(rows, len(self.views), labels, len(examples), self.shard, sentences, torch.tensor(ids))
+
+    def _numbers(self, examples: Sequence[dict[str, Any]]) -> list[list[int]]:
         numbers: dict[tuple[str, bool], int] = {}
         columns = [view.column for view in self.views]
+        texts = [[example[name] for example in examples] for name in columns]
+        if isinstance(self.known, KnownClasses):
+            return self.known.ids(texts)
         # The second view of a sentence is its positive, the same text; a third one is read as a negative.
         ids = [
             [
-                numbers.setdefault((example[name], name in columns[:v] and v > 1), len(numbers))
-                for example in examples
+                EMPTY
+                if text is None
+                else numbers.setdefault((text, name in columns[:v] and v > 1), len(numbers))
+                for text in texts[v]
             ]
             for v, name in enumerate(columns)
         ]
-        ids += self.known.further_ids([[example[name] for example in examples] for name in columns], ids)
-        return Batch(rows, len(self.views), labels, len(examples), self.shard, sentences, torch.tensor(ids))
+        return ids + self.known.further_ids(texts, ids)
+
+
+def _text(example: Mapping[str, Any], column: str) -> str:
+    """Return a text of an example, in an empty place the shorter one of anchor and positive."""
+    text: str | None = example[column]
+    return min(example["sentence1"], example["sentence2"], key=len) if text is None else text
 
 
 @dataclass

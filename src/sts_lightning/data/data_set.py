@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from datasets import Dataset
 
-from sts_lightning.core.choices import LabelKind
+from sts_lightning.core.choices import LabelKind, RowKind
 from sts_lightning.data.collate import View
 from sts_lightning.data.tables import SCORE_RANGE, SourceCount, sentence_columns
 from sts_lightning.data.tasks import Dev, Task
@@ -26,7 +26,9 @@ class Splits:
     """What a data set has read.
 
     Attributes:
-        train: Training examples, columns sentence1[, sentence2, ...][, label], one source after another.
+        train: Training examples, columns sentence1[, sentence2, ...][, label], one source after another. Of
+            rows with lists also ``negatives`` and ``line``, of texts with classes ``class``; columns of views
+            that it lacks are drawn in each epoch.
         dev: Scored pairs, or queries, on which checkpoints are compared.
         tests: Tasks on which the trained model is reported.
         counts: Rows read and dropped of each source of ``train``, in its order.
@@ -54,6 +56,7 @@ class DataSet:
     Attributes:
         read: Function that reads the files; it raises a DataError if one is missing or malformed.
         views: Views of an example, by default a pair.
+        rows: What the examples are, if they have no label.
         label: Kind of label of an example.
         unit: Noun for the examples.
         num_classes: K, if the label is a class.
@@ -71,11 +74,12 @@ class DataSet:
     published_rows: int | None = None
     parts: Mapping[str, DataSet] = field(default_factory=dict)
     shares: Mapping[str, float] | None = None
+    rows: RowKind = "none"
     keep_general: bool = False
 
     @property
     def is_rows(self) -> bool:
-        """Whether an example is a query and texts that answer it or not: unscored views of several columns."""
+        """Whether an example is a query and texts that answer it, or not: unscored views of columns."""
         return self.label == "none" and len({view.column for view in self.views}) > 1
 
     @property

@@ -13,6 +13,8 @@ import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader, Sampler
 
+from sts_lightning.data.draws import DrawnTable
+
 ItemT = TypeVar("ItemT")
 
 Share = tuple[int, int]
@@ -33,11 +35,14 @@ class PartRows:
         anchors: Number of the anchor in each row whose anchor is in several, counted from the first row of
             the part. The rows of an anchor are divided evenly among the batches: they are no negatives of
             each other, and take the place of rows that are.
+        lines: First row of each line, counted as the anchors are, and the end; the shares are then of lines.
+            Empty where each row is a line.
     """
 
     shares: Sequence[Share]
     batch_size: int
     anchors: Mapping[int, int] = field(default_factory=dict)
+    lines: Sequence[int] = ()
 
     @property
     def drawn(self) -> int:
@@ -53,6 +58,30 @@ class PartRows:
         """Return the same rows with at most so many batches in an epoch, of each source in proportion."""
         ratio = min(1.0, batches * self.batch_size / self.drawn)
         return replace(self, shares=[(length, round(ratio * drawn)) for length, drawn in self.shares])
+
+    @property
+    def table_rows(self) -> int:
+        """Number of rows in the table."""
+        return self.lines[-1] if self.lines else sum(length for length, _ in self.shares)
+
+    def one_row_each(self, lines: Sequence[int], seed: int, epoch: int) -> list[int]:
+        """Return a row of each line, its rows in turn from one that the seed draws.
+
+        A line that an epoch has twice gets two of them. So no epoch repeats a row before all have had their
+        turn.
+        """
+        if not self.lines:
+            return list(lines)
+        generator = torch.Generator().manual_seed(seed)
+        turns = torch.randint(2**31, (len(self.lines) - 1,), generator=generator).tolist()
+        steps = [max(1, drawn // length) for length, drawn in self.shares for _ in range(length)]
+        met = Counter[int]()
+        rows = []
+        for line in lines:
+            first, end = self.lines[line : line + 2]
+            rows.append(first + (turns[line] + epoch * steps[line] + met[line]) % (end - first))
+            met[line] += 1
+        return rows
 
     @property
     def starts(self) -> range:
@@ -125,18 +154,19 @@ class EpochBatches(Sampler[list[int]]):
         batches: list[list[int]] = []
         first = 0
         for part in self.parts:
-            rows: list[int] = []
-            of_part = first
+            lines: list[int] = []
+            of_source = 0
             for length, drawn in part.shares:
                 whole, rest = divmod(drawn, length) if length else (0, 0)
-                rows += list(range(first, first + length)) * whole
+                lines += list(range(of_source, of_source + length)) * whole
                 if rest:
                     sample = torch.randperm(length, generator=generator)[:rest]
-                    rows += (first + sample).tolist()
-                first += length
-            order = torch.randperm(len(rows), generator=generator).tolist()
-            rows = [rows[index] for index in order]
-            batches += part.batches(rows, of_part, generator)
+                    lines += (of_source + sample).tolist()
+                of_source += length
+            order = torch.randperm(len(lines), generator=generator).tolist()
+            rows = part.one_row_each([lines[index] for index in order], self.seed, self.epoch)
+            batches += part.batches([first + row for row in rows], first, generator)
+            first += part.table_rows
         if len(self.parts) > 1:
             batches = [batches[index] for index in torch.randperm(len(batches), generator=generator).tolist()]
         start, self.skip = self.skip, 0
@@ -175,7 +205,7 @@ class ResumableLoader(DataLoader[Any]):
     drawn from the global random state.
 
     Args:
-        table: Table of examples.
+        table: Table of examples, perhaps with columns that are drawn.
         parts: Its rows, see `EpochBatches`.
         collate: Function that turns a list of examples into a batch.
         seed: Random seed of the order.
@@ -193,7 +223,7 @@ class ResumableLoader(DataLoader[Any]):
 
     def __init__(
         self,
-        table: Dataset,
+        table: Dataset | DrawnTable,
         parts: Sequence[PartRows],
         collate: Callable[[list[dict[str, Any]]], Any],
         seed: int,
@@ -203,7 +233,7 @@ class ResumableLoader(DataLoader[Any]):
     ) -> None:
         self.order = EpochBatches(parts, seed)
         super().__init__(
-            table,
+            table,  # type: ignore[arg-type]  # as any map of rows
             batch_sampler=self.order,
             collate_fn=collate,
             num_workers=num_workers,
@@ -228,6 +258,8 @@ class ResumableLoader(DataLoader[Any]):
         self._epoch += 1
         start, self._position = self._position, 0
         self.order.epoch, self.order.skip = 0 if self.repeats else self._epoch, start
+        if isinstance(self.dataset, DrawnTable):  # before worker processes copy it
+            self.dataset.epoch = self.order.epoch
         left = islice(super().__iter__(), self.epoch_batches - start)
         for position, batch in enumerate(prefetched(left, self.ahead), start=start + 1):
             # The state counts batches that the consumer has received, not those that workers have prefetched.

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import lightning.pytorch as pl
+import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
@@ -20,12 +21,19 @@ from sts_lightning.core.errors import CheckpointError, DataError
 from sts_lightning.core.text import check_range, counted
 from sts_lightning.data.collate import Batch, JointCollator, Prepare, ViewCollator
 from sts_lightning.data.data_set import DataSet, column_views
+from sts_lightning.data.draws import DrawnTable, draw_of
 from sts_lightning.data.files import summary
 from sts_lightning.data.loader import PartRows, ResumableLoader
-from sts_lightning.data.positives import KnownPositives, TokenIds, known_positives
+from sts_lightning.data.positives import (
+    KnownClasses,
+    KnownPositives,
+    TokenIds,
+    known_classes,
+    known_positives,
+)
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.readers.sts_sets import tables_of, text_found
-from sts_lightning.data.tables import SCORE_RANGE, hash_tables
+from sts_lightning.data.tables import SCORE_RANGE, hash_tables, starts_of_lines
 from sts_lightning.data.tasks import hash_dev, hashes_of, scored_tasks
 
 log = logging.getLogger(__name__)
@@ -103,7 +111,7 @@ class DataModule(pl.LightningDataModule):
         self._loaded = False
         self._prepare: tuple[Prepare[Any], Prepare[Any]] | None = None
         self._token_ids: TokenIds | None = None
-        self._known: dict[str, KnownPositives] = {}
+        self._known: dict[str, KnownPositives | KnownClasses] = {}
 
     def setup(self, stage: str | None = None) -> None:
         """Read and check all files on the first call; later calls do nothing.
@@ -142,10 +150,21 @@ class DataModule(pl.LightningDataModule):
         """Return the rows of each part, and how many of them an epoch has."""
         rows = {}
         for name, part in self.splits.items():
-            shares = [(len(part.train), len(part.train))]
+            lines = starts_of_lines(part.train)
+            whole = len(lines) - 1 if lines else len(part.train)
+            shares = [(whole, whole)]
+            if lines:
+                ends = np.cumsum([source.kept for source in part.counts])
+                for source, end in zip(part.counts, ends, strict=True):
+                    source.lines = int(
+                        np.searchsorted(lines, end) - np.searchsorted(lines, end - source.kept)
+                    )
             if any(source.weight != 1 for source in part.counts):
-                shares = [(source.kept, source.drawn) for source in part.counts]
-            rows[name] = PartRows(shares, self.batch_sizes[name])
+                shares = [
+                    (source.kept if source.lines is None else source.lines, source.drawn)
+                    for source in part.counts
+                ]
+            rows[name] = PartRows(shares, self.batch_sizes[name], lines=lines)
         wanted = self.data_set.shares
         if wanted is None or min(part.drawn for part in rows.values()) < 2:  # `setup` rejects these
             return rows
@@ -235,8 +254,10 @@ class DataModule(pl.LightningDataModule):
             name: ViewCollator(part.views, part.label, _by_role(prepare, part), shard, known[name])
             for name, part in self.parts.items()
         }
+        draws = {name: draw_of(part, self.splits[name].train) for name, part in self.parts.items()}
+        drawn = {name: draw for name, draw in draws.items() if draw is not None}
         return ResumableLoader(
-            self.train,
+            DrawnTable(self.train, drawn, self.seed) if drawn else self.train,
             [replace(rows, anchors=known[name].rows) for name, rows in self.rows.items()],
             JointCollator(parts) if self.data_set.parts else parts[""],
             self.seed,
@@ -245,11 +266,13 @@ class DataModule(pl.LightningDataModule):
             self.batches_ahead,
         )
 
-    def _known_positives(self, name: str) -> KnownPositives:
+    def _known_positives(self, name: str) -> KnownPositives | KnownClasses:
         """Return what a part says of texts that meet in a batch; nothing of scored pairs and single texts."""
         part = self.parts[name]
         if name not in self.masked:
             return KnownPositives()
+        if name not in self._known and part.rows == "classes":
+            self._known[name] = known_classes(self.splits[name].train, self._token_ids)
         columns = list(dict.fromkeys(view.column for view in part.views))
         if name not in self._known and part.label == "none" and 1 < len(columns) == len(part.views):
             known = known_positives(self.splits[name].train, columns, self._token_ids)

@@ -158,4 +158,5 @@ def unlabelled(
     """
     check_columns(columns)
     unit = {2: "pairs", 3: "triplets"}.get(len(columns), "examples")
-    return DataSet(read, column_views(len(columns)), "none", unit, published_rows=published_rows)
+    views = column_views(len(columns))
+    return DataSet(read, views, "none", unit, published_rows=published_rows, rows="rows")

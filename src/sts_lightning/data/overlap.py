@@ -12,7 +12,7 @@ import numpy as np
 from datasets import Dataset
 
 from sts_lightning.data.readers.row_values import fold
-from sts_lightning.data.tables import SourceCount, pairs_of, values_of
+from sts_lightning.data.tables import NEGATIVES, SourceCount, pairs_of, values_of
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def in_tests(train: Dataset, tests: Iterable[Dataset], how: OverlapFilter) -> np
     """Return the mask (N,) of the training examples with a pair that occurs in a test table.
 
     Args:
-        train: Examples; each sentence from the second on is a pair with the first.
+        train: Examples; each sentence from the second on, or of a list, is a pair with the first.
         tests: Test tables.
         how: Criterion of the filter.
     """
@@ -74,6 +74,11 @@ def in_tests(train: Dataset, tests: Iterable[Dataset], how: OverlapFilter) -> np
     found = np.zeros(len(train), dtype=bool)
     for other in others:
         found |= np.array([not keep(*pair) for pair in zip(first, other, strict=True)], dtype=bool)
+    if NEGATIVES in train.column_names:
+        lists = zip(first, values_of(train, NEGATIVES), strict=True)
+        found |= np.array(
+            [not all(keep(text, other) for other in listed) for text, listed in lists], dtype=bool
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Texts that the training data pair with an anchor, none of which is a negative of it."""
+"""Texts that training data pair with an anchor, or put in its class; none of them is a negative of it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
 from datasets import Dataset
 
 from sts_lightning.data.overlap import plain_words
 from sts_lightning.data.readers.row_values import fold
-from sts_lightning.data.tables import values_of
+from sts_lightning.data.tables import CLASS, NEGATIVES, values_of
 
 TokenIds = Callable[[Sequence[str]], Sequence[Sequence[int]]]
 """Map from texts to the token ids of each."""
@@ -31,11 +32,11 @@ class KnownPositives:
     partners: Mapping[str, Set[str]] = field(default_factory=dict)
     rows: Mapping[int, int] = field(default_factory=dict)
 
-    def further_ids(self, texts: Sequence[Sequence[str]], ids: Sequence[Sequence[int]]) -> list[list[int]]:
+    def further_ids(self, texts: Sequence[Sequence[Any]], ids: Sequence[Sequence[int]]) -> list[list[int]]:
         """Return the numbers of further texts of a batch that are no negatives of each row's anchor.
 
         Args:
-            texts: Anchors, positives[, hard negatives ...], (V, B).
+            texts: Anchors, positives[, hard negatives ...], (V, B); None where a row lacks one.
             ids: Their numbers, (V, B).
 
         Returns:
@@ -44,6 +45,7 @@ class KnownPositives:
         if not (self.spelling or self.partners):
             return []
         number = dict(zip(chain(*texts), chain(*ids), strict=True))
+        number.pop(None, None)
         spellings: dict[str, list[str]] = defaultdict(list)
         for text in self.spelling.keys() & number.keys():
             spellings[self.spelling[text]].append(text)
@@ -66,11 +68,13 @@ def known_positives(table: Dataset, columns: Sequence[str], token_ids: TokenIds 
     """Read a table of anchors, positives[, hard negatives ...].
 
     Args:
-        table: Training examples.
-        columns: Names of the columns, in this order.
+        table: Training examples; the texts of their lists of negatives count, too.
+        columns: Names of the columns, in this order, of which the table may lack those that are drawn.
         token_ids: Tokenisation that decides which spellings of a text are one text; None: no two are.
     """
-    texts = [values_of(table, column) for column in columns]
+    texts = [values_of(table, column) for column in columns if column in table.column_names]
+    if NEGATIVES in table.column_names:
+        texts.append(list(chain(*values_of(table, NEGATIVES))))
     spelling = {} if token_ids is None else _spellings(dict.fromkeys(chain(*texts)), token_ids)
     anchors, positives = ([spelling.get(text, text) for text in column] for column in texts[:2])
     as_anchor = set(anchors)
@@ -83,6 +87,64 @@ def known_positives(table: Dataset, columns: Sequence[str], token_ids: TokenIds 
     numbers = {anchor: number for number, anchor in enumerate(partners)}
     rows = {row: numbers[anchor] for row, anchor in enumerate(anchors) if anchor in numbers}
     return KnownPositives(spelling, partners, rows)
+
+
+@dataclass(frozen=True)
+class KnownClasses:
+    """The classes of the texts of a table.
+
+    Attributes:
+        classes: Those of each text.
+        rows: Number of the class of each row.
+    """
+
+    classes: Mapping[str, frozenset[str]]
+    rows: Mapping[int, int]
+
+    def ids(self, texts: Sequence[Sequence[str]]) -> list[list[int]]:
+        """Return numbers of the texts of a batch, equal where the classes are.
+
+        Args:
+            texts: Anchors and positives, (2, B).
+
+        Returns:
+            (2 + K, B), as `KnownPositives.further_ids` continues them: a text may be in several classes, and
+            what shares one with an anchor is no negative of it.
+        """
+        numbers: dict[frozenset[str], int] = {}
+        of_texts = [[self.classes[text] for text in column] for column in texts]
+        ids = [[numbers.setdefault(classes, len(numbers)) for classes in column] for column in of_texts]
+        if all(len(classes) == 1 for classes in numbers):
+            return ids
+        shared = {
+            classes: [number for other, number in numbers.items() if classes & other] for classes in numbers
+        }
+        found = [
+            [n for n in shared[classes] if n not in own]
+            for classes, *own in zip(of_texts[0], *ids, strict=True)
+        ]
+        most = max(map(len, found))
+        padded = [row + [own] * (most - len(row)) for row, own in zip(found, ids[1], strict=True)]
+        return ids + [list(further) for further in zip(*padded, strict=True)]
+
+
+def known_classes(table: Dataset, token_ids: TokenIds | None) -> KnownClasses:
+    """Read a table of texts with classes; texts with the same token ids have the classes of each other.
+
+    Args:
+        table: Training examples.
+        token_ids: See `known_positives`.
+    """
+    texts, names = values_of(table, "sentence1"), values_of(table, CLASS)
+    spelling = {} if token_ids is None else _spellings(dict.fromkeys(texts), token_ids)
+    found: dict[str, set[str]] = defaultdict(set)
+    for text, name in zip(texts, names, strict=True):
+        found[spelling.get(text, text)].add(name)
+    same: dict[frozenset[str], frozenset[str]] = {}  # one set for all texts of a class
+    of_texts = {text: same.setdefault(key := frozenset(of_text), key) for text, of_text in found.items()}
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    classes = {text: of_texts[spelling.get(text, text)] for text in dict.fromkeys(texts)}
+    return KnownClasses(classes, {row: numbers[name] for row, name in enumerate(names)})
 
 
 def _spellings(texts: Iterable[str], token_ids: TokenIds) -> dict[str, str]:

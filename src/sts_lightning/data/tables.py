@@ -31,6 +31,8 @@ class SourceCount:
         dropped: Rows dropped, by reason.
         weight: Share of the remaining rows that an epoch has: 2 for each row twice, 0.5 for half of them.
         several_scores: Number of pairs that were read with more than one score.
+        lines: Number of lines of the remaining rows, of each of which an epoch has one row; None: each row is
+            one.
     """
 
     source: str
@@ -38,6 +40,7 @@ class SourceCount:
     dropped: dict[str, int] = field(default_factory=dict)
     weight: float = 1.0
     several_scores: int = 0
+    lines: int | None = None
 
     @property
     def kept(self) -> int:
@@ -47,7 +50,8 @@ class SourceCount:
     @property
     def drawn(self) -> int:
         """Rows in an epoch, at least one where there are any."""
-        return max(min(self.kept, 1), round(self.kept * self.weight))
+        whole = self.kept if self.lines is None else self.lines
+        return max(min(whole, 1), round(whole * self.weight))
 
     def report(self) -> None:
         """Log the rows read, dropped (with reasons) and kept."""
@@ -73,6 +77,11 @@ LABELLED = ("sentence1", "sentence2", "label")
 
 PART = "part"
 """Column of a table of dev pairs with the name of the part that a pair belongs to."""
+
+NEGATIVES, LINE, CLASS = "negatives", "line", "class"
+"""Columns of training rows: the list from which hard negatives are drawn, the number of the line, of which
+rows with the same are the positives of one, and the class of a text.
+"""
 
 
 def sentence_columns(count: int) -> tuple[str, ...]:
@@ -143,6 +152,14 @@ def parts_of(table: Dataset) -> dict[str, slice]:
     starts = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]])).tolist()
     ends = [*starts[1:], len(names)]
     return {str(names[start]): slice(start, end) for start, end in zip(starts, ends, strict=True)}
+
+
+def starts_of_lines(table: Dataset) -> list[int]:
+    """Return the first row of each line, and the end; none where each row is a line."""
+    if LINE not in table.column_names:
+        return []
+    lines = np.asarray(values_of(table, LINE))
+    return [0, *(np.flatnonzero(lines[1:] != lines[:-1]) + 1).tolist(), len(lines)]
 
 
 def rows_to_keep(table: Dataset, keep: Callable[[str, str], bool]) -> list[int]:

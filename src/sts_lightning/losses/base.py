@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.core.choices import LabelKind
+from sts_lightning.core.choices import EMPTY, LabelKind
 from sts_lightning.core.errors import ConfigError
 
 LABEL_WORDS: dict[LabelKind, str] = {"none": "no label", "score": "a similarity score", "class": "a class"}
@@ -87,7 +87,8 @@ def repeats(views: Tensor, sentence_ids: Tensor | None, among: slice = slice(1, 
     Args:
         views: Anchors, positives[, hard negatives ...], (V, B, D).
         sentence_ids: Numbers of the sentences, (V, B), equal for equal texts, which may be followed by K rows
-            with the numbers of other positives of each anchor, (V + K, B); None finds nothing.
+            with the numbers of other positives of each anchor, (V + K, B); None finds nothing. Places
+            that are `EMPTY` are found for every anchor.
         among: Views of the candidates.
 
     Returns:
@@ -99,6 +100,7 @@ def repeats(views: Tensor, sentence_ids: Tensor | None, among: slice = slice(1, 
         return torch.zeros(size, count * size, dtype=torch.bool, device=views.device)
     candidates = sentence_ids[: len(views)][among].flatten()
     equal = (candidates == sentence_ids[0, :, None]) | (candidates == sentence_ids[1, :, None])
+    equal |= candidates == EMPTY
     for further in sentence_ids[len(views) :]:  # few, since the rows of an anchor meet in few batches
         equal |= candidates == further[:, None]
     return equal & ~torch.eye(size, count * size, dtype=torch.bool, device=views.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sts_lightning.core.choices import LabelKind
+from sts_lightning.core.choices import EMPTY, LabelKind
 from sts_lightning.core.distributed import Shard
 from sts_lightning.losses.base import Loss, check, require
 
@@ -113,7 +113,8 @@ def _new_rows(sentence_ids: Tensor, part: slice) -> list[int]:
         for sentence in sentences:
             if sentence in met:
                 break
-            met.add(sentence)
+            if sentence != EMPTY:  # of which there may be many
+                met.add(sentence)
         else:
             new.append(row)
     return new

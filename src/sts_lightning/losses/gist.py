@@ -8,7 +8,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, check, cosine_matrix, one_of, positive, repeats, require, upcast
+from sts_lightning.core.choices import EMPTY
+from sts_lightning.losses.base import (
+    Loss,
+    check,
+    cosine_matrix,
+    one_of,
+    positive,
+    repeats,
+    require,
+    upcast,
+)
 
 Guide = Literal["self", "teacher"]
 """Source of the similarities that reveal false negatives: the model in training, or a teacher."""
@@ -94,6 +104,9 @@ class GISTLoss(Loss):
         known = guide.shape[1]  # candidates that the guide has read
         masked[:, :known] = guide > guide.diagonal()[:, None] + self.margin
         masked = (masked & ~same_row) | repeats(views, sentence_ids if self.mask_repeats else None)
-        self.observed = {"masked": (masked & ~same_row).sum() / (~same_row).sum().clamp(min=1)}
+        others = ~same_row
+        if sentence_ids is not None:
+            others = others & (sentence_ids[1 : len(views)].flatten() != EMPTY)
+        self.observed = {"masked": (masked & others).sum() / others.sum().clamp(min=1)}
         logits = cosines.masked_fill(masked, -torch.inf) / self.temperature
         return F.cross_entropy(logits, torch.arange(size, device=logits.device))

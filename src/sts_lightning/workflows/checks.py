@@ -26,7 +26,9 @@ from sts_lightning.config.machine import Machine, cuda_devices, decide, decided
 from sts_lightning.config.trust import check_links
 from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError, ConfigError
+from sts_lightning.core.text import counted
 from sts_lightning.data.data_set import DataSet
+from sts_lightning.data.draws import empty_places
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.tables import SCORE_RANGE, values_of
 from sts_lightning.losses import all_losses
@@ -140,6 +142,7 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
         check_same(run, decided(cfg, machine))
     built.data.setup()
     check_scores(built.loss, built.data)
+    check_masks(built.loss, built.data)
     built = replace(built, callbacks=[*built.callbacks, *callbacks])
     return Parts(
         **vars(built),
@@ -209,6 +212,7 @@ def check_later_run(run: RunFolder, cfg: DictConfig, read: set[str]) -> str | No
     if key not in read:
         built.data.setup()
         check_scores(built.loss, built.data)
+        check_masks(built.loss, built.data)
         read.add(key)
     try:
         check_machine(decide(cfg))
@@ -272,7 +276,7 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
 
     arguments = data_arguments(cfg)
     if cfg.path is not None and "path" not in arguments:
-        hint = "Add data=pairs_file, triplets_file, classes_file, sentences_file or pairs_hub."
+        hint = "Add data=pairs_file, triplets_file, labels_file, classes_file, sentences_file or pairs_hub."
         yield ConfigError(f"path={cfg.path} has no effect on this data.", key="path", hint=hint)
     if cfg.dev != "stsb" and "dev" not in arguments:
         text = f"dev={cfg.dev} has no effect on this data, which has its own dev pairs."
@@ -473,6 +477,39 @@ def check_scores(loss: Loss, data: DataModule) -> None:
             key="loss",
             hint="loss=cosine_mse does not compare them.",
         )
+
+
+def check_masks(loss: Loss, data: DataModule) -> None:
+    """Reject a loss that would count empty places of hard negatives, or a text of the class as a negative.
+
+    Args:
+        loss: The loss.
+        data: Data that has been read.
+
+    Raises:
+        ConfigError: It would; the message says what does not.
+    """
+    for name, each in losses_by_part(loss, data).items():
+        part, where = data.parts[name], f"data.parts.{name}" if name else "data"
+        empty = empty_places(part, data.splits[name].train)
+        for inner in each.modules():
+            if not isinstance(inner, Loss) or sum(isinstance(m, Loss) for m in inner.modules()) > 1:
+                continue  # what is around a loss hands the numbers on
+            if part.rows == "classes" and getattr(inner, "mask_repeats", True) is False:
+                raise ConfigError(
+                    f"{type(inner).__name__} would count texts of a class as negatives of each other.",
+                    key="loss.mask_repeats",
+                    hint="Leave out mask_repeats=false.",
+                )
+            masks = getattr(inner, "mask_repeats", "sentence_ids" in inner.takes)
+            if empty and (not masks or "masked_lm" in each.requires):
+                raise ConfigError(
+                    f"{type(each).__name__} would count {counted(empty, 'empty place')} of rows with fewer "
+                    f"hard negatives than {len(part.views) - 2}.",
+                    key="loss",
+                    hint=f"Choose a loss that leaves them out, such as loss=infonce (without "
+                    f"mask_repeats=false), or set {where}.negatives=0.",
+                )
 
 
 def check_machine(machine: Machine) -> None:

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any
 
+import numpy as np
 import pytest
 from datasets import Dataset
 
 from sts_lightning.core.errors import DataError
+from sts_lightning.data.draws import DrawnTable, HardNegatives, SameClass
 from sts_lightning.data.loader import PartRows, ResumableLoader, prefetched
 
 
@@ -233,3 +236,92 @@ def test_a_consumer_that_stops_early_leaves_no_thread_behind() -> None:
     next(stream)
     stream.close()  # type: ignore[attr-defined]  # a generator
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("prefetch")]
+
+
+POSITIVES = [1, 3, 1, 2, 4, 1, 2, 3, 1, 1, 2, 1]
+"""Rows of each line."""
+STARTS = np.concatenate([[0], np.cumsum(POSITIVES)]).tolist()
+
+
+def of_line(rows: Iterator[int]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for row in rows:
+        found.setdefault(int(np.searchsorted(STARTS, row, side="right")) - 1, []).append(row)
+    return found
+
+
+def test_an_epoch_has_one_row_of_each_line_and_all_in_turn() -> None:
+    source = loader(STARTS[-1], parts=[PartRows([(12, 12)], 4, lines=STARTS)])
+    epochs = [of_line(chain.from_iterable(source)) for _ in range(12)]
+    for epoch in epochs:
+        assert sorted(epoch) == list(range(12))
+        assert all(len(rows) == 1 for rows in epoch.values())
+    for line, count in enumerate(POSITIVES):
+        drawn = [epoch[line][0] for epoch in epochs]
+        assert [set(drawn[at : at + count]) for at in range(0, 12, count)] == [
+            set(range(STARTS[line], STARTS[line] + count))
+        ] * (12 // count)
+    assert {epochs[0][line][0] - STARTS[line] for line in (1, 3, 4, 6, 7, 10)} > {0}  # the seed decides
+
+
+def test_weights_are_of_lines() -> None:
+    """The first five lines twice, of the other seven three."""
+    source = loader(STARTS[-1], parts=[PartRows([(5, 10), (7, 3)], 5, lines=STARTS)])
+    for _ in range(3):
+        found = of_line(chain.from_iterable(source))
+        assert [len(found[line]) for line in range(5)] == [2] * 5
+        assert all(len(set(found[line])) == min(2, POSITIVES[line]) for line in range(5))
+        assert sum(len(rows) for line, rows in found.items() if line >= 5) == 3
+
+
+LISTS = Dataset.from_dict(
+    {"n": list(range(22)), "negatives": [[f"{n} {i}" for i in range(n % 5)] for n in range(22)]}
+)
+
+
+def drawing(num_workers: int = 0, ahead: int = 0, epoch_batches: int | None = None) -> ResumableLoader:
+    table = DrawnTable(LISTS, {"": HardNegatives(["sentence3", "sentence4"])}, seed=7)
+    return ResumableLoader(
+        table, [PartRows([(22, 22)], 4)], drawn_texts, 7, num_workers, epoch_batches, ahead
+    )
+
+
+def drawn_texts(examples: list[dict[str, Any]]) -> list[tuple[int, str | None, str | None]]:
+    return [(example["n"], example["sentence3"], example["sentence4"]) for example in examples]
+
+
+def test_hard_negatives_are_drawn_anew_in_each_epoch() -> None:
+    source = drawing()
+    epochs = [{row[0]: row[1:] for row in chain.from_iterable(source)} for _ in range(40)]
+    for n in range(22):
+        drawn = [epoch[n] for epoch in epochs]
+        listed = [f"{n} {i}" for i in range(n % 5)]
+        assert set(chain.from_iterable(drawn)) == {*listed, *([None] if len(listed) < 2 else [])}
+        assert all(one != two or one is None for one, two in drawn)
+        if len(listed) > 2:
+            assert len(set(drawn)) > 3
+
+
+@pytest.mark.parametrize(("num_workers", "ahead"), [(0, 0), (1, 0), (0, 2)])
+def test_draws_are_those_of_an_uninterrupted_run(num_workers: int, ahead: int) -> None:
+    whole = drawing()
+    expected = [*whole, *whole]
+    begun = drawing(num_workers, ahead)
+    assert list(begun) == expected[:6]
+    running = iter(begun)
+    assert [next(running) for _ in range(3)] == expected[6:9]
+    resumed = drawing(num_workers, ahead)
+    resumed.load_state_dict(begun.state_dict())
+    assert list(resumed) == expected[9:]
+    del running
+
+
+def test_positives_of_a_class_are_all_its_other_texts() -> None:
+    texts = {"a": ["x", "y", "z"], "b": ["x", "w"]}
+    draw = SameClass("sentence2", texts)
+    for name, text in (("a", "x"), ("a", "z"), ("b", "x"), ("b", "w")):
+        counts = Counter(
+            draw({"sentence1": text, "class": name}, random.Random(seed))["sentence2"] for seed in range(400)
+        )
+        assert set(counts) == {*texts[name]} - {text}
+        assert len(counts) == 1 or min(counts.values()) > 140

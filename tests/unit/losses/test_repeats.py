@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from sts_lightning.core.choices import EMPTY
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
 from sts_lightning.losses.contrastive_tension import ContrastiveTensionLoss
@@ -86,7 +87,8 @@ def slow(stem: str, views: np.ndarray, ids: np.ndarray, mask: bool = True) -> fl
     for i in range(size):
 
         def is_negative(v: int, j: int, i: int = i) -> bool:
-            return (v, j) != (1, i) and not (mask and ids[v, j] in (ids[0, i], ids[1, i], *ids[count:, i]))
+            left_out = (ids[0, i], ids[1, i], *ids[count:, i], EMPTY)
+            return (v, j) != (1, i) and not (mask and ids[v, j] in left_out)
 
         negatives = [
             float(views[0, i] @ views[v, j])
@@ -176,6 +178,99 @@ def test_a_perfect_encoder_of_few_questions() -> None:
         assert value(loss, views, ids[:2]) > of_one_answer + 0.1, stem
     two_sided = InfoNCELoss(symmetric=True, same_side=True)
     assert value(two_sided, views, ids).item() == pytest.approx(math.log(2), abs=1e-6)  # its pair twice
+
+
+def differences(function: Callable[[np.ndarray], float], point: np.ndarray) -> np.ndarray:
+    """The gradient by central differences."""
+    found = np.zeros_like(point)
+    for index in np.ndindex(point.shape):
+        step = np.zeros_like(point)
+        step[index] = 1e-6
+        found[index] = (function(point + step) - function(point - step)) / 2e-6
+    return found
+
+
+def two_sided(views: np.ndarray, ids: np.ndarray) -> float:
+    """InfoNCE with all blocks and w = 0.7, of texts that occur once, but for the empty places."""
+    views, total, size = unit(views), 0.0, views.shape[1]
+    hard = [(v, j) for v in range(2, len(views)) for j in range(size) if ids[v, j] != EMPTY]
+    for i in range(size):
+        anchor, answer = views[0, i], views[1, i]
+        others = [j for j in range(size) if j != i]
+        logits = [anchor @ answer / TAU]
+        logits += [anchor @ views[1, j] / TAU for j in others]
+        logits += [anchor @ views[v, j] / TAU + 0.7 * (i == j) for v, j in hard]
+        logits += [answer @ views[v, j] / TAU for v, j in hard]  # positive_negatives
+        logits += [answer @ views[0, j] / TAU for j in range(size)]  # symmetric
+        logits += [anchor @ views[0, j] / TAU for j in others]  # same_side
+        logits += [answer @ views[1, j] / TAU for j in others]
+        logits += [answer @ views[v, j] / TAU for v, j in hard if j != i]
+        total += math.log(sum(math.exp(logit) for logit in logits)) - logits[0]
+    return total / size
+
+
+PARTLY_EMPTY = np.arange(4 * 6).reshape(4, 6)
+PARTLY_EMPTY[2:, 1], PARTLY_EMPTY[3, 4] = EMPTY, EMPTY
+HARDER = InfoNCELoss(TAU, 0.7, positive_negatives=True, symmetric=True, same_side=True)
+WITH_EMPTY: dict[str, tuple[Loss, Callable[[np.ndarray, np.ndarray], float]]] = {
+    **{
+        stem: (loss, lambda views, ids, stem=stem: slow(stem, views, ids))
+        for stem, (loss, _) in LOSSES.items()
+        if stem not in TWO_VIEWS
+    },
+    "infonce_all_blocks": (HARDER, two_sided),
+    "mix": (
+        MixLoss({"a": InfoNCELoss(TAU), "b": EnergyLoss(0.3)}, {"a": 1.0, "b": 0.5}),
+        lambda views, ids: slow("infonce", views, ids) + 0.5 * slow("energy", views, ids),
+    ),
+    "matryoshka": (
+        MatryoshkaLoss(InfoNCELoss(TAU), [5, 3]),
+        lambda views, ids: slow("infonce", views, ids) + slow("infonce", views[..., :3], ids),
+    ),
+    **{
+        f"divided_{drop}": (
+            DividedLoss(InfoNCELoss(TAU), 2, drop_repeats=drop),
+            lambda views, ids: (
+                sum(slow("infonce", views[:, rows], ids[:, rows]) for rows in (slice(3), slice(3, 6))) / 2
+            ),
+        )
+        for drop in (False, True)
+    },
+}
+
+
+@pytest.mark.parametrize("name", WITH_EMPTY)
+@pytest.mark.parametrize("whole", [False, True])
+def test_empty_places_count_for_nothing(name: str, whole: bool) -> None:
+    """Loss and gradient are those without them: one row has no hard negative, one has one of two."""
+    loss, reference = WITH_EMPTY[name]
+    ids = PARTLY_EMPTY.copy()
+    if whole:
+        ids[2:] = EMPTY
+    views = np.random.default_rng(5).normal(size=(4, 6, 5))
+    tensor = torch.from_numpy(views).requires_grad_()
+    found = value(loss, tensor, torch.from_numpy(ids))
+    assert found.item() == pytest.approx(reference(views, ids))
+    [gradient] = torch.autograd.grad(found, tensor)
+    expected = differences(lambda point: reference(point, ids), views)
+    np.testing.assert_allclose(gradient.numpy(), expected, atol=1e-7)
+    assert (gradient.numpy()[ids == EMPTY] == 0).all()
+
+
+def test_the_masked_share_of_a_guide_has_no_empty_places() -> None:
+    views = torch.eye(4, dtype=torch.float64).expand(3, 4, 4).clone()
+    views[1, :2] = views[0, [1, 0]]  # of rows 0 and 1 each has the other's positive
+    ids = torch.arange(12).view(3, 4)
+    ids[2, 1:] = EMPTY
+    loss = GISTLoss(margin=0.5)
+    loss(views, sentence_ids=ids)
+    # Of rows 0 to 3: 3 positives of others each, and the one hard negative for rows 1 to 3.
+    cosines = (views[0] @ torch.cat([views[1], views[2, :1]]).T).numpy()
+    masked = sum(
+        cosines[i, j] > cosines[i, i] + 0.5 for i in range(4) for j in range(5) if j != i and (i, j) != (0, 4)
+    )
+    assert loss.observed["masked"].item() == pytest.approx(masked / 15)
+    assert masked == 2
 
 
 def test_positives_that_meet_hard_negatives() -> None:

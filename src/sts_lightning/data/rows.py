@@ -1,0 +1,304 @@
+"""The user's own rows of an anchor, texts that answer it and hard negatives; and texts with classes."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count, islice
+from pathlib import Path
+from typing import Unpack
+
+import numpy as np
+from datasets import Dataset, Features, List, Value
+
+from sts_lightning.core.errors import DataError
+from sts_lightning.core.text import counted
+from sts_lightning.data.data_set import DataSet, Splits, column_views
+from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
+from sts_lightning.data.draws import empty_places
+from sts_lightning.data.files import Files, check_columns, find_files, only_file, read_files, weighted
+from sts_lightning.data.nli import PUBLISHED_TRIPLETS, nli_triplets, unlabelled
+from sts_lightning.data.overlap import OverlapFilter
+from sts_lightning.data.readers.row_values import BadRows
+from sts_lightning.data.readers.rows import Kind, Layout, TextRow, read_labelled, read_rows, recognise
+from sts_lightning.data.tables import (
+    CLASS,
+    LINE,
+    NEGATIVES,
+    SourceCount,
+    make_table,
+    select_rows,
+    sentence_columns,
+    starts_of_lines,
+    values_of,
+)
+
+log = logging.getLogger(__name__)
+
+READERS: dict[Kind, tuple[str, str]] = {
+    "scored": ("two texts and a score", "data=pairs_file"),
+    "rows": ("texts and what answers them", "data=triplets_file"),
+    "classes": ("texts with a class", "data=labels_file"),
+}
+"""What a file has, and the data that read it."""
+
+HEAD = 1000
+"""Rows by which it is decided whether there are hard negatives."""
+
+SHOWN_CLASSES = 5
+"""Classes that a message lists before it counts the rest."""
+
+NO_PAIR = "the only text of its class"
+"""Reason of dropping."""
+
+
+def triplets_file(
+    root: str,
+    path: Files | None = None,
+    columns: tuple[str, ...] | None = None,
+    negatives: int | None = None,
+    filter: OverlapFilter = "none",
+    published_rows: int | None = None,
+    **options: Unpack[DevTestOptions],
+) -> DataSet:
+    """Rows of an anchor with one or more positives and any hard negatives, in file order.
+
+    Args:
+        root: Data root, from which STS-B dev and the seven test sets are read, too.
+        path: CSV, TSV, JSONL or Parquet file, or several with the same columns (see `Files`). SimCSE's file
+            is read as `nli_triplets` reads it.
+        columns: Names of the columns of anchor and positive, and of the hard negatives: none, one or several.
+            In JSONL and Parquet a positive or a negative may be a list of texts. If not given, they are
+            recognised.
+        negatives: Hard negatives of a row, which an epoch draws from those that the row has; a place that
+            stays empty counts for nothing. If not given, all columns, or one where they are lists.
+        filter: See `nli_triplets`.
+        published_rows: Number of rows in the paper of the recipe, if any.
+        **options: Dev and test pairs, see `DevTestOptions`.
+
+    Raises:
+        ValueError: An argument is out of range.
+        DataError: What the columns are cannot be told, or two files have different ones.
+    """
+    if only_file(path) in (None, PUBLISHED_TRIPLETS):
+        names = columns or ("sent0", "sent1", "hard_neg")
+        names = names[: _places(Layout("rows", names), negatives) + 2]
+        return nli_triplets(root, path, names, filter, published_rows, **options)
+    evaluation = DevAndTests(root, **options)
+    weights = weighted(path or "")
+    layout = _layout(list(find_files(weights)), columns, "rows")
+    if layout.lists and negatives is None:
+        first = Path(next(iter(find_files(weights))))
+        head = islice(read_rows(first, layout, "data.columns", BadRows()), HEAD)
+        negatives = int(any(row.negatives for row in head))
+    places = _places(layout, negatives)
+    fewer = ", without hard negatives as in 'data.columns=[{},{}]'" if len(layout.columns) > 2 else ""
+    setting = f"data.columns{fewer.format(*layout.columns)}"
+    number = count()
+
+    def read_file(file: Path, name: str) -> tuple[Dataset, SourceCount]:
+        bad = BadRows()
+        table = table_of(read_rows(file, layout, setting, bad), layout, places, number)
+        bad.check()
+        return table, SourceCount(name, len(table))
+
+    def read() -> Splits:
+        table, counts = read_files(find_files(weights), read_file)
+        table = one_numbering(evaluation.without_test_pairs(table, counts, filter))
+        report_lists(data_set, table)
+        return evaluation.complete(table, counts, published=False)
+
+    data_set = unlabelled(sentence_columns(2 + places), read, published_rows)
+    return data_set
+
+
+def _layout(files: Sequence[str], columns: Sequence[str] | None, kind: Kind) -> Layout:
+    """Return what the columns of files are, and log it where it was recognised.
+
+    Raises:
+        ValueError: The given columns are too few, or two are the same.
+        DataError: A file cannot be read, has rows of another kind, or other columns than the first.
+    """
+    if columns is not None:
+        check_columns(columns, 2 if kind == "classes" else None)
+        lists = False
+        for file in files:
+            with suppress(DataError):  # which reading the file raises in its turn
+                lists = lists or recognise(Path(file), columns).lists
+        return Layout(kind, tuple(columns), lists)
+    layouts = {file: recognise(Path(file)) for file in files}
+    first, layout = next(iter(layouts.items()))
+    for file, other in layouts.items():
+        if other.kind != kind:
+            what, choice = READERS[other.kind]
+            raise DataError(
+                f"has {what} ({', '.join(other.columns)}).",
+                file,
+                key="path",
+                hint=f"{choice} reads them; for {READERS[kind][0]} name the columns: data.columns=[...].",
+            )
+        if other.columns != layout.columns:
+            raise DataError(
+                f"has the columns {', '.join(other.columns)}, but {first} has {', '.join(layout.columns)}.",
+                file,
+                key="path",
+                hint="Files of one run need the same columns.",
+            )
+    log.info("%s: %s", first if len(files) == 1 else f"{len(files):,} files", layout.note)
+    return replace(layout, lists=any(other.lists for other in layouts.values()))
+
+
+def _places(layout: Layout, negatives: int | None) -> int:
+    """Return the number of hard negatives of a row.
+
+    Raises:
+        ValueError: It is out of range.
+    """
+    columns = len(layout.columns) - 2
+    most = columns if not layout.lists else 1000 if columns else 0
+    places = columns if negatives is None else negatives
+    if not 0 <= places <= most:
+        why = (
+            ""
+            if layout.lists and columns
+            else f", as many as there are columns of hard negatives ({columns})"
+        )
+        raise ValueError(f"negatives must lie between 0 and {most}{why}, got {negatives}.")
+    return places
+
+
+def table_of(rows: Iterable[TextRow], layout: Layout, places: int, number: count[int]) -> Dataset:
+    """Return a table row for each positive of each row.
+
+    Args:
+        rows: Rows of a file.
+        layout: Its layout.
+        places: Number of hard negatives of a row.
+        number: Counter of the rows of all files.
+
+    Returns:
+        Columns ``sentence1``, ``sentence2``, ``line``, and the hard negatives: a column for each if there are
+        as many as places, else lists.
+    """
+    fixed = not layout.lists and places == len(layout.columns) - 2
+    names = [*sentence_columns(2 + places if fixed else 2), *([] if fixed else [NEGATIVES]), LINE]
+    values: dict[str, list[object]] = {name: [] for name in names}
+    for row in rows:
+        listed = row.negatives if fixed else [list(dict.fromkeys(row.negatives))]
+        line = next(number)
+        for positive in dict.fromkeys(row.positives):
+            for name, value in zip(names, (row.anchor, positive, *listed, line), strict=True):
+                values[name].append(value)
+    types = {NEGATIVES: List(Value("string")), LINE: Value("int64")}
+    return Dataset.from_dict(values, Features({name: types.get(name, Value("string")) for name in names}))
+
+
+def one_numbering(table: Dataset) -> Dataset:
+    """Return a table without its lines if each row is one."""
+    return table if len(starts_of_lines(table)) <= len(table) else table.remove_columns(LINE)
+
+
+def report_lists(data_set: DataSet, table: Dataset) -> None:
+    """Log how many lines have several positives, and how many places of hard negatives stay empty."""
+    if LINE in table.column_names:
+        sizes = np.diff(starts_of_lines(table))
+        log.info(
+            "%s with several positives, of which an epoch has one, each in its turn: %s",
+            counted(int((sizes > 1).sum()), "line"),
+            counted(int(sizes[sizes > 1].sum()), "positive"),
+        )
+    if NEGATIVES not in table.column_names:
+        return
+    places = len(data_set.views) - 2
+    lengths = np.array([len(listed) for listed in values_of(table, NEGATIVES)])
+    log.info(
+        "hard negatives: %d a row (data.negatives), drawn in each epoch; %s with more of them%s",
+        places,
+        counted(int((lengths > places).sum()), "row"),
+        f", and {counted(empty, 'place')} of {places * len(table):,} are empty, which count for nothing"
+        if (empty := empty_places(data_set, table))
+        else "",
+    )
+
+
+def labels_file(
+    root: str,
+    path: Files,
+    columns: tuple[str, str] | None = None,
+    **options: Unpack[DevTestOptions],
+) -> DataSet:
+    """Texts with a class, such as an intent: each is an anchor, with another text of its class as positive.
+
+    The positive is drawn anew in each epoch. No text of a class of the anchor is a negative of it.
+
+    Args:
+        root: Data root, from which STS-B dev and the seven test sets are read, too.
+        path: CSV, TSV, JSONL or Parquet file, or several with the same columns (see `Files`).
+        columns: Names of the columns of text and class. If not given, they are recognised.
+        **options: Dev and test pairs, see `DevTestOptions`.
+
+    Raises:
+        ValueError: An argument is out of range.
+        DataError: What the columns are cannot be told, or two files have different ones.
+    """
+    evaluation = DevAndTests(root, **options)
+    weights = weighted(path)
+    layout = _layout(list(find_files(weights)), columns, "classes")
+
+    def read_file(file: Path, name: str) -> tuple[Dataset, SourceCount]:
+        bad = BadRows()
+        rows = list(read_labelled(file, layout, "data.columns", bad))
+        bad.check()
+        table = make_table({"sentence1": [row[1] for row in rows], CLASS: [row[2] for row in rows]})
+        return table, SourceCount(name, len(table))
+
+    def read() -> Splits:
+        table, counts = read_files(find_files(weights), read_file)
+        table = with_partners(table, counts)
+        _report_classes(table)
+        return evaluation.complete(table, counts, published=False)
+
+    return DataSet(read, column_views(2), "none", "texts", rows="classes")
+
+
+def with_partners(table: Dataset, counts: Sequence[SourceCount]) -> Dataset:
+    """Drop the texts of a class that has no other text, name their classes and count them.
+
+    Args:
+        table: Texts with classes, one source after another.
+        counts: Counts of the sources; they are updated.
+    """
+    names = values_of(table, CLASS)
+    texts: dict[str, set[str]] = defaultdict(set)
+    for text, name in zip(values_of(table, "sentence1"), names, strict=True):
+        texts[name].add(text)
+    alone = [name for name, of_class in texts.items() if len(of_class) == 1]
+    if alone:
+        more = len(alone) - SHOWN_CLASSES
+        log.warning(
+            "WARNING: %s of one text, which has no other to be paired with and is left out: %s%s",
+            _classes(len(alone)),
+            ", ".join(alone[:SHOWN_CLASSES]),
+            f", and {more:,} more" if more > 0 else "",
+        )
+    return select_rows(table, np.array([len(texts[name]) > 1 for name in names], bool), counts, NO_PAIR)
+
+
+def _report_classes(table: Dataset) -> None:
+    classes: dict[str, set[str]] = defaultdict(set)
+    for text, name in zip(values_of(table, "sentence1"), values_of(table, CLASS), strict=True):
+        classes[text].add(name)
+    several = sum(len(names) > 1 for names in classes.values())
+    log.info(
+        "%s of %s%s",
+        counted(len(classes), "different text"),
+        _classes(len(set().union(*classes.values()))),
+        f"; {counted(several, 'text')} in several, whose texts are no negatives of them" if several else "",
+    )
+
+
+def _classes(number: int) -> str:
+    return f"{number:,} class{'' if number == 1 else 'es'}"
