@@ -15,11 +15,11 @@ from sts_lightning.data.data_set import DEV, TEST, Splits
 from sts_lightning.data.dev_suite import load_clean_stsb, load_dev_suite, without_dev_pairs
 from sts_lightning.data.files import SCORED_COLUMNS, load_test_files, recognise_task, summary, task_name
 from sts_lightning.data.overlap import OverlapFilter, in_tests, report_common, why_dropped
-from sts_lightning.data.ranking import CANDIDATES, CLASS, Ranking, hold_out, rank_classes, read_beir
+from sts_lightning.data.ranking import CANDIDATES, Ranking, hold_out, rank_classes, read_beir
 from sts_lightning.data.readers.row_values import BadRows, check_score_range
 from sts_lightning.data.readers.rows import read_labelled
 from sts_lightning.data.readers.sts_sets import load_sts_tasks, load_stsb, tables_of
-from sts_lightning.data.tables import SourceCount, select_rows, values_of
+from sts_lightning.data.tables import CLASS, SourceCount, select_rows, values_of
 from sts_lightning.data.tasks import Dev, Task, pairs_in
 
 

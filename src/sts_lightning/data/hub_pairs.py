@@ -7,7 +7,7 @@ from typing import Unpack
 
 from sts_lightning.core.errors import at_setting
 from sts_lightning.data.data_set import DEV, TRAINING, DataSet, Splits
-from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
+from sts_lightning.data.dev_and_tests import DevAndTests, RowOptions
 from sts_lightning.data.files import RESERVED, SCORED_COLUMNS, scored_table
 from sts_lightning.data.nli import unlabelled
 from sts_lightning.data.overlap import OverlapFilter
@@ -95,7 +95,7 @@ def triplets_hub(
     limit: int | None = None,
     filter: OverlapFilter = "none",
     published_rows: int | None = None,
-    **options: Unpack[DevTestOptions],
+    **options: Unpack[RowOptions],
 ) -> DataSet:
     """Anchors with a positive and any hard negatives, of a data set on the hub, in its order.
 
@@ -109,7 +109,7 @@ def triplets_hub(
         limit: Number of examples to use, a fixed random sample; all if not given.
         filter: See `nli_triplets`.
         published_rows: Number of examples in the paper of the recipe, if any.
-        **options: Dev and test pairs, see `DevTestOptions`.
+        **options: Dev and test pairs, see `RowOptions`.
 
     Raises:
         ValueError: An argument is out of range.

@@ -11,7 +11,7 @@ from datasets import Dataset
 
 from sts_lightning.core.counts import DEFINITE_NLI_PAIRS, NLI_PAIRS, TRIPLETS
 from sts_lightning.data.data_set import DataSet, Splits, column_views
-from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
+from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions, RowOptions
 from sts_lightning.data.files import Files, check_columns, only_file, read_files, training_files, weighted
 from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.readers.nli import CLASSES, COLUMNS, read_nli_pairs
@@ -109,7 +109,7 @@ def nli_triplets(
     columns: tuple[str, ...] = ("sent0", "sent1", "hard_neg"),
     filter: OverlapFilter = "none",
     published_rows: int | None = None,
-    **options: Unpack[DevTestOptions],
+    **options: Unpack[RowOptions],
 ) -> DataSet:
     """Anchors with a positive and hard negatives, in file order; by default those of SimCSE.
 

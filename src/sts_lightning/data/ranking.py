@@ -19,17 +19,21 @@ from sts_lightning.data.overlap import plain_words
 from sts_lightning.data.readers.row_values import BadRows, fold, sentence, text_of
 from sts_lightning.data.readers.rows import Layout, read_labelled, read_rows
 from sts_lightning.data.readers.text_files import read_lines, strip_blank_end
-from sts_lightning.data.tables import SourceCount, make_table, select_rows, sentence_columns, values_of
+from sts_lightning.data.tables import (
+    CLASS,
+    NEGATIVES,
+    SourceCount,
+    make_table,
+    select_rows,
+    sentence_columns,
+    values_of,
+)
 
 FEWEST = 50
 """Anchors from which on some are held out: of fewer, a tenth decides nothing."""
 
 CANDIDATES = 10_000
 """Usual number of candidates of a held-out ranking."""
-
-NEGATIVES, CLASS = "negatives", "class"
-"""Columns of training tables: lists of hard negatives, and the class of a text."""
-
 
 QueryRow = tuple[str, Sequence[str], Sequence[str]]
 """A query, its answers and its hard negatives."""

@@ -17,7 +17,7 @@ from datasets import Dataset, Features, List, Value
 from sts_lightning.core.errors import DataError
 from sts_lightning.core.text import counted
 from sts_lightning.data.data_set import DataSet, Splits, column_views
-from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
+from sts_lightning.data.dev_and_tests import DevAndTests, RowOptions
 from sts_lightning.data.draws import empty_places
 from sts_lightning.data.files import Files, check_columns, find_files, only_file, read_files, weighted
 from sts_lightning.data.nli import PUBLISHED_TRIPLETS, nli_triplets, unlabelled
@@ -62,7 +62,7 @@ def triplets_file(
     negatives: int | None = None,
     filter: OverlapFilter = "none",
     published_rows: int | None = None,
-    **options: Unpack[DevTestOptions],
+    **options: Unpack[RowOptions],
 ) -> DataSet:
     """Rows of an anchor with one or more positives and any hard negatives, in file order.
 
@@ -77,7 +77,7 @@ def triplets_file(
             stays empty counts for nothing. If not given, all columns, or one where they are lists.
         filter: See `nli_triplets`.
         published_rows: Number of rows in the paper of the recipe, if any.
-        **options: Dev and test pairs, see `DevTestOptions`.
+        **options: Dev and test pairs, see `RowOptions`.
 
     Raises:
         ValueError: An argument is out of range.
@@ -228,7 +228,7 @@ def labels_file(
     root: str,
     path: Files,
     columns: tuple[str, str] | None = None,
-    **options: Unpack[DevTestOptions],
+    **options: Unpack[RowOptions],
 ) -> DataSet:
     """Texts with a class, such as an intent: each is an anchor, with another text of its class as positive.
 
@@ -238,7 +238,7 @@ def labels_file(
         root: Data root, from which STS-B dev and the seven test sets are read, too.
         path: CSV, TSV, JSONL or Parquet file, or several with the same columns (see `Files`).
         columns: Names of the columns of text and class. If not given, they are recognised.
-        **options: Dev and test pairs, see `DevTestOptions`.
+        **options: Dev and test pairs, see `RowOptions`.
 
     Raises:
         ValueError: An argument is out of range.

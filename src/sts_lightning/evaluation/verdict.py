@@ -116,5 +116,5 @@ def _parts(found: OfTask, parts: Mapping[str, slice]) -> dict[str, OfTask]:
 
 def in_words(verdict: Verdict) -> str:
     """Return the verdict as a line."""
-    line = "{verdict}: {score} {before:.1f} -> {after:.1f}, {difference:+.1f} [{low:+.1f}, {high:+.1f}] on {units}"
-    return line.format(**verdict)
+    gap = "{difference:+.1f} [{low:+.1f}, {high:+.1f}]"
+    return f"{{verdict}}: {{score}} {{before:.1f}} -> {{after:.1f}}, {gap} on {{units}}".format(**verdict)

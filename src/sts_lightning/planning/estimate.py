@@ -421,7 +421,7 @@ def measure(
         seen = [(module.chunks_of(batch)[0], batch) for batch in itertools.islice(loader, 3)]
         padded = sum(c["input_ids"].numel() for embedded, _ in seen for c in embedded.chunks) / len(seen)
         kept = sum(batch.rows.num_tokens for _, batch in seen) / len(seen)
-        pairs = sum(map(len, texts_in(data.dev, ()))) / (2 if isinstance(data.dev, Ranking) else 1)
+        pairs = sum(map(len, texts_in(data.dev, ()))) // (2 if isinstance(data.dev, Ranking) else 1)
         tables = texts_in(data.dev, data.tests if final else ())
         columns = (values_of(table, name) for table in tables for name in table.column_names)
         sentences = len({text for column in columns for text in column if isinstance(text, str)})

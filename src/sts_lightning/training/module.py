@@ -369,7 +369,7 @@ class STSModule(pl.LightningModule):
         self.log("epoch", on_host(self.current_epoch), batch_size=batch_size)
 
     def validation_step(self, batch: Batch[TokenizedBatch], batch_idx: int) -> None:
-        """Collect cosines of dev pairs, or vectors; every process sees all of them, in the order of the data."""
+        """Collect cosines of dev pairs, or vectors; every process sees all of them, in order."""
         if batch.num_views == 1:
             self._dev_found.append(self.embed_views(batch)[0].float().cpu().numpy())
             return
@@ -397,7 +397,7 @@ class STSModule(pl.LightningModule):
             self.dev_found = score_queries(dev, found[: len(dev)], found[len(dev) :])
             scores = mean_scores(self.dev_found)
         else:
-            # Two vectors of one sentence differ by rounding, in bfloat16 by 0.001; the report encodes it once.
+            # Two vectors of a sentence differ by rounding, in bfloat16 by 0.001; the report encodes it once.
             found[identical_pairs(dev)] = 1.0
             self.dev_found = (found, gold_of([dev]))
             of_pairs = score_dev(found, dev)
