@@ -79,20 +79,28 @@ def list_command(
     "others",
     type=FILE,
     multiple=True,
-    required=True,
     metavar="RUN",
-    help="A run folder of the other system; may be given several times.",
+    help="A run folder of the other system; may be repeated. Default: the untuned model of each RUN.",
 )
 @RESAMPLES
 def compare_command(runs: Sequence[Path], others: Sequence[Path], resamples: int) -> None:
-    """Print the scores of RUNs, those of the other system, and the differences, with 95 % intervals."""
+    """Print the scores of RUNs, those of the other system, and the differences, with 95 % intervals.
+
+    The last line says whether the other system is better. Runs without a test report are compared on their
+    dev data.
+    """
     from sts_lightning.evaluation.statistics import compare  # takes longer than the other imports together
+    from sts_lightning.evaluation.verdict import in_words, stored_verdict, verdict_on
 
     check_distinct(runs)
     check_distinct(others, "--to")
-    first, second, difference = compare(runs, others, resamples)
+    if not others:
+        for run in runs:
+            log.info("%s: %s", last_name(run), in_words(stored_verdict(RunFolder(run).last_stage())))
+        return
+    first, second, difference, score, units = compare(runs, others, resamples)
     table = Table(
-        title="Spearman x 100 with 95 % intervals over test pairs; *: the interval excludes zero",
+        title=f"{score} x 100 with 95 % intervals over {units}; *: the interval excludes zero",
         caption="Seeds may vary more than test pairs: compare several runs of each system.",
     )
     for heading in ("", _name(runs), _name(others), "difference"):
@@ -102,6 +110,8 @@ def compare_command(runs: Sequence[Path], others: Sequence[Path], resamples: int
         table.add_row(task, _unsigned(first[task]), _unsigned(second[task]), f"{interval}{mark}")
     width = None if Console().is_terminal else 120
     Console(width=width, markup=False, emoji=False).print(table)  # names may contain brackets
+    whole = (each["average"] for each in (first, second, difference))
+    log.info("%s", in_words(verdict_on(*whole, score=score, units=units)))
 
 
 def _name(runs: Sequence[Path]) -> str:

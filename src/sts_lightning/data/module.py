@@ -126,7 +126,8 @@ class DataModule(pl.LightningDataModule):
             return
         self._files = self.digest_files()  # before they are read: an edit during the run is another content
         splits = self.data_set.read()
-        self.train, self.dev, self.tests = splits.train, splits.dev, splits.tests
+        self.train, self.tests = splits.train, splits.tests
+        self.dev: Any = splits.dev  # a Dataset, which is untyped, or a Ranking
         self.sources, self.counts = splits.counts, [*splits.counts, *splits.other_counts]
         self.splits = splits.parts or {"": splits}
         self.rows = self._draw()

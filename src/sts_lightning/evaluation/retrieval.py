@@ -111,6 +111,12 @@ def mean_scores(values: Mapping[str, np.ndarray]) -> dict[str, float]:
     return {name: 100 * float(np.nanmean(each)) for name, each in values.items()}
 
 
+def ranking_cells(entry: Mapping[str, Any]) -> list[str]:
+    """Return the cells of a stored ranking in a table, by `TITLES` and then its sizes."""
+    scores = [f"{entry[key]:.2f}" if key in entry else "-" for key in TITLES]
+    return scores + [f"{entry[key]:,}" if key in entry else "-" for key in ("queries", "candidates")]
+
+
 def print_rankings(rows: Mapping[str, Mapping[str, Any]]) -> None:
     """Print the scores of rankings, each entry as stored."""
     sizes = [entry for entry in rows.values() if "candidates" in entry]

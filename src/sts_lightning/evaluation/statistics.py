@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 from scipy import stats
@@ -13,6 +13,7 @@ from scipy import stats
 from sts_lightning.core.errors import CheckpointError, TrainingError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import (
+    DEV,
     SELECTS,
     OfTask,
     check_same_texts,
@@ -85,10 +86,26 @@ class Interval:
         return f"{self.estimate:+.2f} [{self.low:+.2f}, {self.high:+.2f}]"
 
 
-def compare(
-    first: Sequence[Path], second: Sequence[Path], resamples: int = 1000
-) -> tuple[dict[str, Interval], dict[str, Interval], dict[str, Interval]]:
-    """Return the scores of two systems and their difference (second minus first), by task and on average.
+class Comparison(NamedTuple):
+    """Scores of two systems and their difference (second minus first), by task and on average.
+
+    Attributes:
+        first: Scores of the first system.
+        second: Scores of the second one.
+        difference: Differences.
+        score: Name of the score.
+        units: Number of pairs, or queries, in words.
+    """
+
+    first: dict[str, Interval]
+    second: dict[str, Interval]
+    difference: dict[str, Interval]
+    score: str
+    units: str
+
+
+def compare(first: Sequence[Path], second: Sequence[Path], resamples: int = 1000) -> Comparison:
+    """Compare two systems on the same test pairs, or dev data where no run has a test report.
 
     Args:
         first: Run folders of one system, which differ in their seed.
@@ -107,7 +124,16 @@ def compare(
     except ValueError as error:
         names = ", ".join(map(str, (*first, *second)))
         raise CheckpointError(f"{names}: {error}") from error
-    return score_intervals(ours, resamples), score_intervals(theirs, resamples), difference
+    ranked = [isinstance(found, dict) for found in ours[0].values()]
+    sizes = sum(len(_units(found)) for found in ours[0].values())
+    noun = "queries" if all(ranked) else "pairs and queries" if any(ranked) else "pairs"
+    return Comparison(
+        score_intervals(ours, resamples),
+        score_intervals(theirs, resamples),
+        difference,
+        {"queries": "MRR@10", "pairs": "Spearman"}.get(noun, "Spearman and MRR@10"),
+        f"{sizes:,} {'held-out' if list(ours[0]) == [DEV] else 'test'} {noun}",
+    )
 
 
 def score_intervals(system: Sequence[Predictions], resamples: int = 1000) -> dict[str, Interval]:

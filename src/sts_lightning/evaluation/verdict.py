@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from sts_lightning.core.errors import CheckpointError
+from sts_lightning.core.files import as_type
 from sts_lightning.core.text import counted
-from sts_lightning.evaluation.statistics import paired_difference
+from sts_lightning.evaluation.statistics import Interval, paired_difference
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import SELECTS, OfTask, constant, load_dev
 
@@ -62,6 +63,22 @@ def verdict_of(run: RunFolder, best_step: int, parts: Mapping[str, slice]) -> Ve
     return compare_found(found["untuned"][1], found["selected"][1], parts=parts)
 
 
+def stored_verdict(run: RunFolder) -> Verdict:
+    """Return the verdict that a run ended in.
+
+    Raises:
+        CheckpointError: It has none.
+    """
+    try:
+        found: Verdict = as_type(run.metrics().details.get("verdict"), Verdict)
+    except ValueError as error:
+        raise CheckpointError(
+            f"{run.name} has no verdict on its dev data beside the untuned model.",
+            hint="Name another run to compare it to: --to RUN.",
+        ) from error
+    return found
+
+
 def compare_found(
     before: OfTask, after: OfTask, units: str = "held-out", parts: Mapping[str, slice] = {}
 ) -> Verdict:
@@ -94,13 +111,17 @@ def compare_tasks(
 ) -> Verdict:
     """Compare what two models give on the same tasks, whose scores are averaged."""
     nothing = {name: constant(found) for name, found in before.items()}
-    first, second = (paired_difference([each], [nothing], 1)["average"].estimate for each in (before, after))
-    gap = paired_difference([after], [before], resamples)["average"]
+    first, second = (paired_difference([each], [nothing], 1)["average"] for each in (before, after))
+    return verdict_on(first, second, paired_difference([after], [before], resamples)["average"], score, units)
+
+
+def verdict_on(first: Interval, second: Interval, gap: Interval, score: str, units: str) -> Verdict:
+    """Return the verdict on a second model, whose score differs by ``gap`` from that of the first."""
     return {
         "verdict": "better" if gap.low > 0 else "worse" if gap.high < 0 else "no difference found",
         "score": score,
-        "before": first,
-        "after": second,
+        "before": first.estimate,
+        "after": second.estimate,
         "difference": gap.estimate,
         "low": gap.low,
         "high": gap.high,

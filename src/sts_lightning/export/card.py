@@ -21,6 +21,7 @@ from sts_lightning.core.errors import UserError
 from sts_lightning.core.text import code
 from sts_lightning.data.overlap import filter_of
 from sts_lightning.evaluation.statistics import Interval, score_intervals
+from sts_lightning.evaluation.verdict import in_words as verdict_in_words
 from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
@@ -51,14 +52,16 @@ class Score:
     """Score of a test set.
 
     Attributes:
-        value: Spearman correlation times 100.
+        value: Spearman correlation, or MRR@10, times 100.
         interval: Interval over test pairs; None without predictions that give this score.
-        pairs: Number of pairs; None for the average.
+        pairs: Number of pairs, or queries; None for the average.
+        ranked: Whether it is of queries.
     """
 
     value: float
     interval: Interval | None
     pairs: int | None
+    ranked: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,9 @@ class CardFacts:
         recipe: Known settings of the training, by the names that the card gives them.
         data: Training data of each stage, None where it is unknown.
         scores: Scores of the test sets and their average.
-        dev: Dev score that selected the weights, and its number of pairs.
+        dev: Scores on the dev data that selected the weights, and their number.
+        dev_score: The score that selected.
+        verdict: The verdict of the run.
         best_step: Step of the weights; None for an average, which the recipe describes.
         hub_data: Ids of training data on the hub.
     """
@@ -82,6 +87,8 @@ class CardFacts:
     data: Sequence[TrainingCount | None] = ()
     scores: Mapping[str, Score] = field(default_factory=dict)
     dev: Mapping[str, Any] | None = None
+    dev_score: float | None = None
+    verdict: str | None = None
     best_step: Any = UNKNOWN
     hub_data: Sequence[str] = ()
 
@@ -149,7 +156,7 @@ def _metadata(facts: CardFacts, format_: ExportFormat, licence: str | None) -> M
             metric_value=round(score.value / 100, 4),
         )
         for name, score in facts.scores.items()
-        if score.pairs is not None and math.isfinite(score.value)
+        if score.pairs is not None and not score.ranked and math.isfinite(score.value)
     ]
     return ModelCardData(
         **stated,
@@ -181,6 +188,8 @@ def card_facts(folder: Path) -> CardFacts:
         data=metrics.trained_on if metrics else (None,),
         scores=_scores(run, metrics),
         dev=metrics.dev if metrics else None,
+        dev_score=metrics.score if metrics and metrics.dev else None,
+        verdict=verdict_in_words(details["verdict"]) if "verdict" in details else None,
         best_step=None if mixed else details.get("best_step", UNKNOWN),
         hub_data=_hub_data(settings),
     )
@@ -280,7 +289,8 @@ def _scores(run: RunFolder, metrics: RunMetrics | None) -> dict[str, Score]:
             # Beyond rounding to two decimals the score is another one, such as a mean over subsets.
             if interval is not None and not abs(interval.estimate - value) <= 0.005:
                 interval = None
-            scores[name] = Score(value, interval, tasks.get(name, {}).get("pairs"))
+            task = tasks.get(name, {})
+            scores[name] = Score(value, interval, task.get("pairs", task.get("queries")), "queries" in task)
     return scores
 
 

@@ -19,6 +19,9 @@ MOST = 1.001
 """Largest absolute value of a cosine, with its rounding."""
 
 
+DEV = "dev"
+"""Name of the dev data among the predictions of a run without a test report."""
+
 SELECTS = "mrr@10"
 """The score of queries by which weights are selected, and which intervals are of."""
 
@@ -157,11 +160,15 @@ def of_pairs(predictions: Mapping[str, OfTask]) -> dict[str, tuple[np.ndarray, n
 
 
 def comparable_predictions(run: RunFolder) -> dict[str, OfTask]:
-    """Return the cosines and gold scores of a run whose scores are those of all pairs of a task together.
+    """Return the predictions of a run whose scores are those of all pairs of a task together.
+
+    Those of a run without a test report are of its dev data, under `DEV`.
 
     Raises:
         CheckpointError: They are missing or broken, or the scores are means over subsets.
     """
+    if not run.predictions_file.is_file() and "selected" in (dev := load_dev(run)):
+        return {DEV: dev["selected"][1]}
     predictions = load_predictions(run)
     how = run.metrics().aggregate if run.metrics_file.is_file() else "all"
     if how != "all":
@@ -185,8 +192,12 @@ def check_same_texts(runs: Sequence[RunFolder]) -> None:
     known: dict[tuple[str, object], tuple[str, RunFolder]] = {}
     for run in runs:
         text = run.metrics().details.get("senteval_text") if run.metrics_file.is_file() else None
-        with np.load(run.predictions_file) as archive:
-            hashes = {name.removesuffix("/pairs"): archive[name] for name in archive if name[-6:] == "/pairs"}
+        hashes: dict[str, object] = {}
+        if run.predictions_file.is_file():
+            stored = _read(run.predictions_file).items()
+            hashes = {name.removesuffix("/pairs"): each for name, each in stored if name[-6:] == "/pairs"}
+        elif run.metrics_file.is_file():
+            hashes = {DEV: run.metrics().content.get("dev")}
         for task, digest in hashes.items():
             first, other = known.setdefault((task, text), (str(digest), run))
             if first != str(digest):

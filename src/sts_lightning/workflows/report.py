@@ -27,7 +27,7 @@ from sts_lightning.data.tables import gold_of, parts_of
 from sts_lightning.data.tasks import rankings_of, scored_tasks
 from sts_lightning.evaluation.binary import describe
 from sts_lightning.evaluation.dev_scores import dev_tasks, monitor_of
-from sts_lightning.evaluation.retrieval import TITLES, print_rankings
+from sts_lightning.evaluation.retrieval import TITLES, print_rankings, ranking_cells
 from sts_lightning.evaluation.score import Disagreement, Scores, find_disagreements, how_scored, score
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
 from sts_lightning.evaluation.verdict import Verdict, compare_found, compare_tasks, verdict_of
@@ -339,6 +339,11 @@ def write_page(
     text = pages.get_template("run_page.html.jinja").render(
         name=run.path.resolve().name,
         metrics=metrics,
+        verdicts=[
+            verdict_in_words(line) for key in ("verdict", "general") if (line := metrics.details.get(key))
+        ],
+        rankings={name: task for name, task in tasks.items() if "queries" in task},
+        ranking_cells=ranking_cells,
         binary={name: task["binary"] for name, task in tasks.items() if task.get("binary")},
         images=[
             (path.stem, base64.b64encode(path.read_bytes()).decode())

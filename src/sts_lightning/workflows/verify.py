@@ -16,6 +16,7 @@ from sts_lightning.config.trust import Trust, check_links, read_config
 from sts_lightning.core.conf_folders import command_line
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.core.text import counted
+from sts_lightning.evaluation.retrieval import mean_scores
 from sts_lightning.evaluation.sts import check_aggregate, score_subsets
 from sts_lightning.models.encoder import freeze
 from sts_lightning.models.loading.backbone import check_finite
@@ -23,7 +24,7 @@ from sts_lightning.models.loading.run import part_of
 from sts_lightning.planning.skeleton import build_skeleton
 from sts_lightning.runs.folder import RunFolder, no_run
 from sts_lightning.runs.metrics import RunMetrics
-from sts_lightning.runs.predictions import load_predictions
+from sts_lightning.runs.predictions import SELECTS, load_predictions
 
 ROUNDING = 1e-6
 """Largest difference of a correlation times 100 that is computed twice from the same numbers."""
@@ -132,23 +133,36 @@ def _predictions(run: RunFolder, test: Mapping[str, Any]) -> str:
         )
     check_aggregate(aggregate := test.get("aggregate", "missing"))
     for name, stored in tasks.items():
-        cosines, gold = predictions[name]
-        where = f"{run.metrics_file}: test.tasks.{name}"
+        where, found = f"{run.metrics_file}: test.tasks.{name}", predictions[name]
+        if isinstance(found, dict):
+            _compare(stored, {**mean_scores(found), "queries": len(found[SELECTS])}, where, partly=True)
+            continue
+        cosines, gold = found
         sizes = {key: values.get("pairs", 0) for key, values in (stored.get("subsets") or {}).items()}
         if not (sizes and all(sizes.values())) or sum(list(sizes.values())[:-1]) >= len(gold):
             raise CheckpointError(f"{where}.subsets do not divide the {len(gold)} predictions.")
         ends = np.cumsum(list(sizes.values()))[:-1]
         again = score_subsets(list(sizes), np.split(cosines, ends), np.split(gold, ends), aggregate)
         _compare(stored, again, where)
-    mean = float(np.mean([task["spearman"] for task in tasks.values()]))
+    scored = [task["spearman"] for task in tasks.values() if "spearman" in task]
+    mean = float(np.mean(scored or [task[SELECTS] for task in tasks.values()]))
     _compare({"average": test["average"]}, {"average": mean}, f"{run.metrics_file}: test")
-    pairs = sum(len(gold) for _, gold in predictions.values())
-    return f"{counted(pairs, 'pair')} of {counted(len(tasks), 'task')} give the stored scores"
+    pairs = sum(
+        len(found[SELECTS] if isinstance(found, dict) else found[1]) for found in predictions.values()
+    )
+    return f"{counted(pairs, 'prediction')} of {counted(len(tasks), 'task')} give the stored scores"
 
 
-def _compare(stored: Mapping[str, Any], again: Mapping[str, Any], where: str) -> None:
-    """Compare the numbers of nested mappings; further mappings, such as ``binary``, may be stored."""
-    for key in {**stored, **again}:
+def _compare(stored: Mapping[str, Any], again: Mapping[str, Any], where: str, partly: bool = False) -> None:
+    """Compare the numbers of nested mappings; further mappings, such as ``binary``, may be stored.
+
+    Args:
+        stored: Stored numbers.
+        again: Numbers that were computed again.
+        where: Place, for errors.
+        partly: Whether there may be further stored numbers.
+    """
+    for key in again if partly else {**stored, **again}:
         value, other = stored.get(key), again.get(key)
         if isinstance(value, Mapping) and isinstance(other, Mapping):
             _compare(value, other, f"{where}.{key}")
