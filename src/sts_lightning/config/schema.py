@@ -101,9 +101,11 @@ def _that(must: Must, default: Any = MISSING) -> Any:
 
 @dataclass
 class PromptConfig:
-    """Template around each sentence, and how its vector is pooled."""
+    """Template around each sentence, prefixes of queries and documents, and how a vector is pooled."""
 
     template: str | None = None
+    query: str | None = None
+    document: str | None = None
     view_templates: list[str] | None = None
     denoise: str = _one_of(Denoise)
     denoise_evaluation: Any = field(default=MISSING, metadata=FLAG)

@@ -32,6 +32,9 @@ TextEdit = Literal["none", "official", "prompt_bert"]
 ``prompt_bert``: a final period and nothing else, as in the code of PromptBERT and CoT-BERT.
 """
 
+Role = Literal["query", "document"]
+"""What a text is to the texts that it is compared with: a query, or a document that may answer it."""
+
 DevSet = Literal["stsb", "stsb_clean", "suite"]
 """Dev pairs on which checkpoints are compared.
 

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import lightning.pytorch as pl
@@ -223,7 +223,7 @@ class DataModule(pl.LightningDataModule):
         shard = Shard.current()
         known = {name: self._known_positives(name) for name in self.parts}
         parts = {
-            name: ViewCollator(part.views, part.label, prepare, shard, known[name])
+            name: ViewCollator(part.views, part.label, _by_role(prepare, part), shard, known[name])
             for name, part in self.parts.items()
         }
         return ResumableLoader(
@@ -261,3 +261,12 @@ class DataModule(pl.LightningDataModule):
         # A separate generator: the loader would otherwise draw from the one that dropout uses.
         generator = torch.Generator().manual_seed(self.seed)
         return DataLoader(self.dev, batch_size=DEV_BATCH_SIZE, collate_fn=collate, generator=generator)
+
+
+def _by_role(prepare: Prepare[Any], part: DataSet) -> Prepare[Any]:
+    """Return the tokenisation of a part's training batches: prompts by role are for rows alone.
+
+    The texts of a scored pair, and views of one text, are compared in both directions.
+    """
+    without_roles: Any = partial(prepare, by_role=False)  # type: ignore[call-arg]
+    return prepare if part.is_rows else without_roles

@@ -6,13 +6,13 @@ import json
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from peft import PeftModel
 from safetensors import SafetensorError
 
 from sts_lightning.config.trust import Trust
-from sts_lightning.core.choices import ExportFormat
+from sts_lightning.core.choices import ExportFormat, Role
 from sts_lightning.core.errors import CheckpointError, StorageError
 from sts_lightning.core.files import check_new_folder, new_folder
 from sts_lightning.export.merged import save_tokenizer, write_merged
@@ -125,6 +125,7 @@ def settings_of(encoder: SentenceEncoder) -> dict[str, Any]:
     return {
         "pooling": encoder.pooling,
         "template": encoder.tokenizer.template,
+        **{role: encoder.tokenizer.prefix_of(role) for role in get_args(Role)},
         "max_length": encoder.tokenizer.evaluation_length,
         "layer": encoder.layer,
         "bidirectional_layers": encoder.bidirectional_layers,

@@ -18,7 +18,7 @@ from rich.progress import Progress
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, masking_utils
 
-from sts_lightning.core.choices import Denoise, Frozen, Precision, Quantization, TextEdit
+from sts_lightning.core.choices import Denoise, Frozen, Precision, Quantization, Role, TextEdit
 from sts_lightning.core.distributed import Shard
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.text import check_choice
@@ -84,6 +84,8 @@ class EncoderSettings(FurtherSettings, total=False):
     pooling: Pooling
     max_length: int
     template: str | None
+    query: str | None
+    document: str | None
     projection: Projection
     limit: int | None
     normalize: bool
@@ -116,6 +118,9 @@ class SentenceEncoder(nn.Module):
         projector: Layers of the projection, linear ones and activations; by default new ones.
         truncate_dim: Number of values of a vector that are kept, the first ones, after ``normalize``; None
             for all. A loss, too, sees these alone; in sentence-transformers only ``encode`` truncates.
+        query: Prefix of queries, such as ``query: ``, optionally with ``{sentence}`` at its end; empty for
+            the bare sentence, None for ``template``. Training puts it before the first of several columns.
+        document: The same of the texts that answer them: the further columns.
 
     Attributes:
         text_edit: Edit of sentences in evaluation (see `edit`); training never edits.
@@ -149,6 +154,8 @@ class SentenceEncoder(nn.Module):
         normalize: bool = False,
         projector: nn.Sequential | None = None,
         truncate_dim: int | None = None,
+        query: str | None = None,
+        document: str | None = None,
     ) -> None:
         super().__init__()
         name = type(backbone).__name__
@@ -187,8 +194,19 @@ class SentenceEncoder(nn.Module):
         # Padding on the left would shift the positions of BERT's family.
         tokenizer.padding_side = "right"
         self.tokenizer = SentenceTokenizer(
-            tokenizer, max_length, template, view_templates, denoise, position_offset(backbone)
+            tokenizer,
+            max_length,
+            template,
+            view_templates,
+            denoise,
+            position_offset(backbone),
+            query,
+            document,
         )
+        if pooling == "mask_token" and self.tokenizer.roles:
+            raise ValueError(
+                f"{next(iter(self.tokenizer.roles))} has no mask token for pooling 'mask_token'."
+            )
         if view_templates is not None and self.causal and pooling == "last_token" and denoise == "none":
             self.tokenizer.share_rows()
         # How long a row gets is known once the tokenizer has the templates. A row that is too long would fail
@@ -343,6 +361,10 @@ class SentenceEncoder(nn.Module):
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
             training: Whether to tokenise as in training: with the templates of the views, and with the bare
                 templates to subtract; otherwise as `encode` does.
+
+        Returns:
+            The function. With ``training``, prompts by role are those of the views, first and further ones,
+            unless it gets ``by_role=False``; otherwise its keyword ``role`` is that of all texts.
         """
         tokenizer = self.tokenizer  # not the encoder: worker processes would receive all weights
         if training:
@@ -508,6 +530,7 @@ class SentenceEncoder(nn.Module):
         share_prefix: bool = True,
         normalize: bool = False,
         dim: int | None = None,
+        prompt: Role | None = None,
     ) -> np.ndarray:
         """Embed sentences in batches of similar length; a sentence that is repeated is embedded each time.
 
@@ -520,15 +543,18 @@ class SentenceEncoder(nn.Module):
             normalize: Whether to scale the vectors to length 1, if the encoder does not do so anyway.
             dim: Number of values of a vector that are kept, the first ones; None for all. An encoder that
                 normalises scales them to length 1 again; sentence-transformers does so only if asked to.
+            prompt: Role of the sentences, ``query`` or ``document``; None for ``template``, with which texts
+                are compared with each other, and which a role without a prompt of its own has too.
 
         Returns:
             float32 array, shape (N, D), in the order given.
 
         Raises:
             TypeError: The sentences are no list of strings.
-            ValueError: ``dim`` is out of range.
+            ValueError: ``dim`` is out of range, or ``prompt`` is no role.
         """
         sentences = as_texts(sentences)
+        self.tokenizer.template_of(prompt)  # an unknown role is an error without sentences too
         if dim is not None and not 1 <= dim <= self.dimension:
             raise ValueError(f"dim must lie between 1 and {self.dimension}, the size of a vector, got {dim}.")
         if not sentences:
@@ -541,7 +567,9 @@ class SentenceEncoder(nn.Module):
         bar = Progress(transient=True, disable=not progress)
         with evaluation_mode(self), torch.inference_mode(), bar:
             task = bar.add_task("Encoding", total=len(sentences))
-            for rows, vectors in to_host(self._embed(sentences, chunk_tokens, share_prefix, normalize, dim)):
+            for rows, vectors in to_host(
+                self._embed(sentences, chunk_tokens, share_prefix, normalize, dim, prompt)
+            ):
                 if found is None:
                     found = np.empty((len(sentences), vectors.shape[1]), dtype=np.float32)
                 found[rows.numpy()] = vectors.numpy()
@@ -556,6 +584,7 @@ class SentenceEncoder(nn.Module):
         share_prefix: bool,
         normalize: bool,
         dim: int | None,
+        role: Role | None,
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Tokenise and embed slices of the sentences; yield the rows of each chunk, and its final vectors."""
         share: Callable[..., tuple[SharedPrefix | None, TokenizedBatch]] | None = None
@@ -581,7 +610,7 @@ class SentenceEncoder(nn.Module):
         for start in range(0, len(order), SLICE):
             rows = np.sort(order[start : start + SLICE])
             texts = [sentences[row] for row in rows]
-            batch = self.tokenizer.rows(texts, chunk_tokens, self.denoise_evaluation, self.text_edit)
+            batch = self.tokenizer.rows(texts, chunk_tokens, self.denoise_evaluation, self.text_edit, role)
             truncated += batch.truncated
             if share is not None:
                 depth = self.backbone.config.num_hidden_layers

@@ -27,7 +27,7 @@ def made(config: Config, *overrides: str) -> DictConfig:
 
 def joint(config: Config, *parts: str, settings: str = "") -> DataModule:
     data = make_data(made(config, "data=joint", f"data.parts={{{', '.join(parts)}}}", *settings.split()))
-    data.connect(lambda views, _: [list(view) for view in views], lambda views, _: views)
+    data.connect(lambda views, _, **options: [list(view) for view in views], lambda views, _: views)
     data.setup()
     return data
 

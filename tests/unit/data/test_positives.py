@@ -24,7 +24,7 @@ from sts_lightning.testing.toy import toy
 NAMES = ("sentence1", "sentence2", "sentence3")
 
 
-def keep(views: Sequence[list[str]], augmentations: Sequence[Any]) -> Any:
+def keep(views: Sequence[list[str]], augmentations: Sequence[Any], **options: Any) -> Any:
     return list(views)
 
 

@@ -61,7 +61,7 @@ def test_seeds_share_the_dev_split_unless_it_has_a_seed(config: Config, tmp_path
 
     def dev(*overrides: str, data: str = "pairs_file") -> tuple[list[str], list[list[int]]]:
         made = make_data(check_config(config(f"data={data}", f"path={path}", *overrides)))
-        made.connect(lambda views, _: views, lambda views, _: views)
+        made.connect(lambda views, _, **options: views, lambda views, _: views)
         made.setup()
         return made.dev["sentence1"][:], made.train_dataloader().first_epoch()
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 from torch import nn
 from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from sts_lightning.core.choices import Quantization, TextEdit
+from sts_lightning.core.choices import Quantization, Role, TextEdit
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.core.hardware import local_gpu
 from sts_lightning.models.compute.inference import is_out_of_memory
@@ -69,9 +69,10 @@ class Pipeline:
         template: Text around each sentence, of this project's exports.
         prompts: Texts that can be put before a sentence, by name.
         default_prompt: Name of the prompt that is used if none is chosen.
+        roles: Prefix by role, of this project's exports.
         text_edit: Edit of each sentence.
         static: Table of static embeddings with its tokenizer, in place of a transformer.
-        expected: Vectors of `TEXTS` by sentence-transformers.
+        expected: Vectors of `TEXTS` by sentence-transformers, without a role and by role.
     """
 
     source: str
@@ -81,9 +82,10 @@ class Pipeline:
     template: str | None = None
     prompts: Mapping[str, str | None] = field(default_factory=dict)
     default_prompt: str | None = None
+    roles: Mapping[Role, str] = field(default_factory=dict)
     text_edit: TextEdit = "none"
     static: Loaded | None = None
-    expected: np.ndarray | None = None
+    expected: Mapping[Role | None, np.ndarray] = field(default_factory=dict)
 
 
 def from_pipeline(
@@ -94,6 +96,8 @@ def from_pipeline(
     normalize: bool | None = None,
     projection: Projection | None = None,
     template: str | None = None,
+    query: str | None = None,
+    document: str | None = None,
     prompt_name: str | None = None,
     config: dict[str, Any] | None = None,
     trust_remote_code: bool = False,
@@ -118,6 +122,8 @@ def from_pipeline(
         normalize: Whether vectors are scaled to length 1.
         projection: ``none`` drops dense layers of the pipeline.
         template: Text with the slot ``{sentence}``; by default the pipeline's default prompt.
+        query: Prefix of queries; by default the pipeline's prompt ``query``, "" for none.
+        document: Prefix of the texts that answer them; by default its prompt ``document`` or ``passage``.
         prompt_name: Name of one of the pipeline's prompts.
         config: See `load_model`, also for the arguments below.
         trust_remote_code: Whether to run code that comes with the transformer; other modules are never run.
@@ -157,21 +163,33 @@ def from_pipeline(
             hint="Leave it null to keep them, or set it to none to drop them.",
         )
     default = _template(pipeline, tokenizer, prompt_name)
-    if pipeline.expected is not None:
-        _compare(_build(pipeline, backbone, tokenizer, default, {}), pipeline.expected, name)
+    roles = _roles(pipeline, default)
+    if pipeline.expected:
+        roles = _compare(
+            _build(pipeline, backbone, tokenizer, default, roles), pipeline.expected, roles, name
+        )
+    if template is None:
+        template = default
+    # Where another setting excludes prompts by role, the pipeline's are left out.
+    asymmetric = (template or SLOT).endswith(SLOT) and pooling != "mask_token"
+    if not asymmetric or settings.get("view_templates") or settings.get("denoise", "none") != "none":
+        roles = {}
     given: dict[str, Any] = {
         "pooling": pooling,
         "max_length": max_length,
         "limit": limit,
         "normalize": normalize,
         "projection": projection,
+        **roles,
+        **{role: text for role, text in (("query", query), ("document", document)) if text is not None},
         **settings,
         "bidirectional_layers": settings.get("bidirectional_layers") or None,  # 0 is the default
     }
-    encoder = _build(pipeline, backbone, tokenizer, default if template is None else template, given)
+    encoder = _build(pipeline, backbone, tokenizer, template, given)
     encoder.text_edit = pipeline.text_edit
-    rows, text = encoder.tokenizer, "%s: pooling %s, template %r, %s tokens"
-    log.info(text, pipeline.source, encoder.pooling, rows.template, rows.limit)
+    rows, text = encoder.tokenizer, "%s: pooling %s, template %r, %s%s tokens"
+    prompts = "".join(f"{role} {template!r}, " for role, template in rows.roles.items())
+    log.info(text, pipeline.source, encoder.pooling, rows.template, prompts, rows.limit)
     return encoder
 
 
@@ -195,7 +213,7 @@ def _read(files: ModelFiles, prompt_name: str | None, *loading: Any) -> Pipeline
     except (TypeError, KeyError) as error:
         raise CheckpointError(f"{files.name}: modules.json is broken.", key="model.name") from error
     dense = [path for name, path in modules if name.endswith(".Dense")]
-    if exported and (not modules or modules[0][0] == EXPORTED or exported.get("template") is not None):
+    if exported and (not modules or modules[0][0] == EXPORTED or _has_text(exported)):
         return _of_export(files, exported, dense)
     if not modules and files.json("config.json", dict).get("model_type") != "model2vec":
         return Pipeline(files.name)
@@ -215,11 +233,18 @@ def _read(files: ModelFiles, prompt_name: str | None, *loading: Any) -> Pipeline
     return _of_sentence_transformers(files, first, prompt_name, *loading)
 
 
+def _has_text(exported: Mapping[str, Any]) -> bool:
+    """Return whether an export puts something around sentences, which the library's files need not tell."""
+    return any(exported.get(key) is not None for key in ("template", "query", "document"))
+
+
 class Exported(BaseModel, strict=True):
     """Settings of a model or adapter that this project exported; see `SentenceEncoder`."""
 
     pooling: Pooling = "mean"
     template: str | None = None
+    query: str | None = None
+    document: str | None = None
     max_length: int | None = Field(default=None, ge=1)
     layer: int = -1
     bidirectional_layers: int = Field(default=0, ge=-1)
@@ -282,10 +307,15 @@ def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]
         )
     taken = {"pooling", "normalize", "truncate_dim", "layer", "bidirectional_layers"}
     given = exported.model_dump(include=taken)
-    length: dict[str, Any] = {"sentence_tokens" if exported.template else "row_tokens": exported.max_length}
-    source = f"{files.name}: {OWN_FILE}"
+    counted = "sentence_tokens" if _has_text(settings) else "row_tokens"
+    named: list[tuple[Role, str | None]] = [("query", exported.query), ("document", exported.document)]
     return Pipeline(
-        source, given | layers, template=exported.template, text_edit=exported.text_edit, **length
+        f"{files.name}: {OWN_FILE}",
+        given | layers,
+        template=exported.template,
+        roles={role: text for role, text in named if text is not None},
+        text_edit=exported.text_edit,
+        **{counted: exported.max_length},
     )
 
 
@@ -336,7 +366,11 @@ def _of_sentence_transformers(
         if not large:
             model.float()
         never_repack(model)
-        expected = model.encode(TEXTS, prompt_name=prompt_name) if known else None
+        expected: dict[Role | None, np.ndarray] = {}
+        if known:
+            expected[None] = model.encode(TEXTS, prompt_name=prompt_name)
+            by_role: Any = {"query": model.encode_query, "document": model.encode_document}
+            expected |= {role: by_role[role](TEXTS) for role in _prompts_by_role(prompts)}
     modules: list[Any] = list(model)
     pooling = next((module.pooling_mode for module in modules if isinstance(module, library.Pooling)), "mean")
     static = None
@@ -413,12 +447,33 @@ def _template(pipeline: Pipeline, tokenizer: PreTrainedTokenizerBase, prompt_nam
     return text + SLOT if text else None
 
 
+ROLE_NAMES: dict[Role, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage")}
+"""Names of a pipeline's prompts by role; of several the first one is taken, as ``encode_document`` does."""
+
+
+def _prompts_by_role(prompts: Mapping[str, str | None]) -> dict[Role, str]:
+    """Return the prompts of a pipeline by role; nothing if both are empty, as in files that name none."""
+    found: dict[Role, str] = {
+        role: prompts[name] or ""
+        for role, names in ROLE_NAMES.items()
+        for name in [name for name in names if name in prompts][:1]
+    }
+    return found if any(found.values()) else {}
+
+
+def _roles(pipeline: Pipeline, template: str | None) -> dict[Role, str]:
+    """Return the pipeline's prompts by role; nothing if they are the template anyway."""
+    roles = dict(pipeline.roles) or _prompts_by_role(pipeline.prompts)
+    same = all(text + SLOT == (template or SLOT) for text in roles.values())
+    return {} if same or not (template or SLOT).endswith(SLOT) else roles
+
+
 def _build(
     pipeline: Pipeline,
     backbone: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     template: str | None,
-    given: dict[str, Any],
+    given: Mapping[Any, Any],
 ) -> SentenceEncoder:
     """Build the encoder of a pipeline; ``given`` settings take precedence over it, unless they are None."""
     stated = (pipeline.row_tokens, tokenizer.model_max_length)
@@ -434,13 +489,34 @@ def _build(
     return SentenceEncoder(backbone, tokenizer, template=template, **chosen)
 
 
-def _compare(encoder: SentenceEncoder, expected: np.ndarray, name: str) -> None:
-    """Reject a pipeline whose vectors are others than those of sentence-transformers."""
+def _compare(
+    encoder: SentenceEncoder, expected: Mapping[Role | None, np.ndarray], roles: dict[Role, str], name: str
+) -> dict[Role, str]:
+    """Reject a pipeline whose vectors are others than those of sentence-transformers; return its roles.
+
+    Where those of a role alone are others, as where the pooling leaves the prompt out, roles are left out.
+    """
     encoder.tells_truncation = False  # of the long text
-    vectors, backbone = encoder.encode(TEXTS), encoder.plain_backbone
+    tolerance = tolerance_of(encoder)
+    for role in (None, *roles):
+        vectors, theirs = encoder.encode(TEXTS, prompt=role), expected[role]
+        size = np.linalg.norm(theirs, axis=1).max()
+        if vectors.shape == theirs.shape and np.abs(vectors - theirs).max() <= tolerance * size:
+            continue
+        if role is None:
+            raise _reject(name, "something by which its vectors are others than those that are computed here")
+        log.warning(
+            "WARNING: %s: its prompts by role are left out: vectors of a %s are others here.", name, role
+        )
+        roles = {}
+        break
     encoder.tells_truncation = True
-    tolerance = 1e-4 if backbone.dtype == torch.float32 else 0.05
-    tolerance = 0.5 if getattr(backbone, "is_quantized", False) else tolerance
-    size = np.linalg.norm(expected, axis=1).max()
-    if vectors.shape != expected.shape or not np.abs(vectors - expected).max() <= tolerance * size:
-        raise _reject(name, "something by which its vectors are others than those that are computed here")
+    return roles
+
+
+def tolerance_of(encoder: SentenceEncoder) -> float:
+    """Return the largest difference from another library's vectors, as a fraction of the longest vector."""
+    backbone = encoder.plain_backbone
+    if getattr(backbone, "is_quantized", False):
+        return 0.5
+    return 1e-4 if backbone.dtype == torch.float32 else 0.05

@@ -39,9 +39,9 @@ def build_encoder(model: DictConfig, prompt: DictConfig, device: str | None = No
         ConfigError: A setting is unknown or out of range, or the model cannot be loaded.
         CheckpointError: The model's files are broken.
     """
-    arguments = {str(key): value for key, value in prompt.items() if key != "pooling"}
-    if prompt.get("pooling") is not None:
-        arguments["pooling"] = prompt.pooling
+    # A model's own function need not have what it may leave out.
+    optional = {"pooling", "query", "document"}
+    arguments = {str(key): value for key, value in prompt.items() if key not in optional or value is not None}
     check_target("model", model)
     if device is not None and model.get("quantization", "none") != "none":
         arguments["device"] = device

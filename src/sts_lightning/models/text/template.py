@@ -54,6 +54,21 @@ def fill_mask(tokenizer: PreTrainedTokenizerBase, argument: str, template: str) 
     return template
 
 
+def role_template(argument: str, prompt: str) -> str:
+    """Return the template of a prompt by role: a prefix, or a prefix with the slot at its end.
+
+    Raises:
+        ValueError: Something follows the sentence, which no library's prompt could hold, or it has a mask.
+    """
+    prefix, _, after = prompt.partition(SLOT)
+    if after or MASK in prefix:
+        raise ValueError(
+            f"{argument} must be a prefix, such as 'query: ', with nothing after the sentence and no {MASK}: "
+            f"{prompt!r}"
+        )
+    return prefix + SLOT
+
+
 def edit(sentence: str, how: TextEdit) -> str:
     """Edit a sentence as the evaluation code of the prompt papers does before it fills the template.
 

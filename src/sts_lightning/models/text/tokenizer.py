@@ -6,18 +6,25 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from sts_lightning.core.choices import Denoise, TextEdit
+from sts_lightning.core.choices import Denoise, Role, TextEdit
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.text import check_choice
 from sts_lightning.models.compute.inference import to_device
-from sts_lightning.models.text.template import SLOT, edit, fill_mask, truncate_rows, truncate_texts
+from sts_lightning.models.text.template import (
+    SLOT,
+    edit,
+    fill_mask,
+    role_template,
+    truncate_rows,
+    truncate_texts,
+)
 
 _LOCK = threading.Lock()
 """Whether and where a tokenizer truncates is a state of it: one thread at a time calls it."""
@@ -153,8 +160,18 @@ class Unseen(NamedTuple):
 Augment = Callable[[list[int], Sequence[int]], list[int]]
 """Change of a row: from its token ids, and 1 for each special token, to new token ids."""
 
-Prepare = Callable[[Sequence[Sequence[str]], Sequence[Augment | None]], TokenizedBatch]
-"""Tokenisation of the sentences of views, with the change of each view's rows."""
+
+class Prepare(Protocol):
+    """Tokenisation of the sentences of views, with the change of each view's rows.
+
+    In evaluation it takes the keyword ``role``, that of all texts of the call; in training ``by_role``.
+    """
+
+    def __call__(
+        self, views: Sequence[Sequence[str]], augmentations: Sequence[Augment | None], /, **options: Any
+    ) -> TokenizedBatch:
+        """Tokenise the sentences of views."""
+        ...
 
 
 TRAINING_TOKENS = 256
@@ -164,8 +181,9 @@ TRAINING_TOKENS = 256
 class SentenceTokenizer:
     """Applies a template and tokenises; the sentence is truncated, never the template.
 
-    Without a template ``max_length`` counts the special tokens, as tokenizers do. With one it counts
-    the tokens of the bare sentence, as the papers' code does.
+    Without a template ``max_length`` counts the special tokens, as tokenizers do. With one, or with prompts
+    by role, it counts the tokens of the bare sentence, as the papers' code does. With prompts by role a row
+    is truncated as a whole, each after as many tokens as one with the longest prompt.
 
     Args:
         tokenizer: Fast tokenizer with a pad token.
@@ -174,8 +192,11 @@ class SentenceTokenizer:
         view_templates: Template of each view in training; by default ``template`` for all.
         denoise: Vector that is subtracted in training.
         position_offset: Position of a row's first token, 0 except for models of RoBERTa's family.
+        query: Prefix of queries; empty for the bare sentence, None for ``template``.
+        document: Prefix of the texts that answer them, likewise.
 
     Attributes:
+        roles: Template by role, of the roles that have one of their own.
         evaluation_length: Maximum number of tokens of a sentence in evaluation, counted in the same way;
             None for no limit. By default that of training.
         fits: Maximum number of tokens of a sentence for which the model has positions; None for any.
@@ -196,6 +217,8 @@ class SentenceTokenizer:
         view_templates: Sequence[str] | None = None,
         denoise: Denoise = "none",
         position_offset: int = 0,
+        query: str | None = None,
+        document: str | None = None,
     ) -> None:
         if not tokenizer.is_fast:
             raise ConfigError(
@@ -213,10 +236,26 @@ class SentenceTokenizer:
             raise ValueError(f"denoise {denoise!r} needs a template.")
         if view_templates is not None and template is None:
             raise ValueError("view_templates need a template too, for evaluation.")
+        prompts: dict[Role, str | None] = {"query": query, "document": document}
+        # Without a template the bare sentence is what a role without a prompt has.
+        self.roles: dict[Role, str] = {
+            role: role_template(role, text)
+            for role, text in prompts.items()
+            if text is not None and (template is not None or text not in ("", SLOT))
+        }
+        for role in list(self.roles)[:1]:
+            excluded = {
+                f"denoise {denoise!r}": denoise != "none",
+                "view_templates": view_templates is not None,
+                "a template with text after the sentence": not (template or SLOT).endswith(SLOT),
+            }
+            for what in (name for name, is_set in excluded.items() if is_set):
+                raise ValueError(f"{role} is a prompt by role, which does not go with {what}.")
         tokenizer.truncation_side = "right"
         self.tokenizer = tokenizer
         # Without a template a row holds what the tokenizer adds by itself, and one token of the sentence.
-        self.least = 3 if template is not None else max(3, tokenizer.num_special_tokens_to_add() + 1)
+        bare = template is None and not self.roles
+        self.least = 3 if not bare else max(3, tokenizer.num_special_tokens_to_add() + 1)
         self.max_length = self._checked(TRAINING_TOKENS if max_length is None else max_length)
         self.evaluation_length: int | None = self.max_length
         self.fits: int | None = None
@@ -285,9 +324,24 @@ class SentenceTokenizer:
         added = f" The tokenizer adds {self.least - 1} tokens to each row." if self.least > 3 else ""
         return f"max_length must be at least {self.least}{most}, got {max_length}.{added}"
 
-    def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
+    def template_of(self, role: Role | None) -> str | None:
+        """Return the template of a role; None is that of texts that are compared with each other.
+
+        Raises:
+            ValueError: There is no such role.
+        """
+        if role is not None:
+            check_choice("prompt", role, Role)
+        return self.template if role is None else self.roles.get(role, self.template)
+
+    def prefix_of(self, role: Role) -> str | None:
+        """Return the prompt of a role; None if it has none of its own."""
+        template = self.roles.get(role)
+        return None if template is None else template.removesuffix(SLOT)
+
+    def __call__(self, sentences: Sequence[str], role: Role | None = None) -> list[list[int]]:
         """Return the token ids of each sentence as in evaluation, not padded."""
-        return self._ids(sentences, self.template, self.evaluation_length)[0]
+        return self._ids(sentences, self.template_of(role), self.evaluation_length)[0]
 
     def _ids(
         self,
@@ -327,7 +381,7 @@ class SentenceTokenizer:
         if fits is not None and any(len(row) > fits for row in ids):
             start, end = map(len, self.split(template or SLOT))
             # Without a template special tokens count among those that fit.
-            longest = fits if template is None else start + fits + end
+            longest = fits if template is None and not self.roles else start + fits + end
             truncated |= {row for row, tokens in enumerate(ids) if len(tokens) > longest}
             ids = truncate_rows(ids, longest, end)
         return [row or [self._empty_id] for row in ids], len(truncated)
@@ -347,6 +401,8 @@ class SentenceTokenizer:
             template: Template of the row.
             max_length: Maximum number of tokens of a sentence; None for no limit.
         """
+        if max_length is not None and self.roles:
+            return max_length + self.added
         if template is None or max_length is None:
             return max_length
         if template.partition(SLOT)[2]:
@@ -357,7 +413,9 @@ class SentenceTokenizer:
     def row_tokens(self) -> int | None:
         """Number of tokens to which evaluation truncates a row, template included; None for any number."""
         length = self.evaluation_length
-        return None if length is None else length + self._added_by(self.template)
+        return (
+            None if length is None else length + (self.added if self.roles else self._added_by(self.template))
+        )
 
     @property
     def _empty_id(self) -> int:
@@ -375,7 +433,7 @@ class SentenceTokenizer:
         """
         if not sentences:
             return Unseen(0, 0, 0)
-        alone = self.template is None
+        alone = self.template is None and not self.roles
         options = {"add_special_tokens": alone, "return_special_tokens_mask": True, "verbose": False}
         encoded = self._encode(list(sentences), **options)
         rows, masks = encoded["input_ids"], encoded["special_tokens_mask"]
@@ -390,7 +448,12 @@ class SentenceTokenizer:
         return Unseen(truncated, content.count(self.tokenizer.unk_token_id), len(content))
 
     def rows(
-        self, sentences: Sequence[str], chunk_tokens: int, denoise: bool = False, text_edit: TextEdit = "none"
+        self,
+        sentences: Sequence[str],
+        chunk_tokens: int,
+        denoise: bool = False,
+        text_edit: TextEdit = "none",
+        role: Role | None = None,
     ) -> TokenizedBatch:
         """Edit and tokenise as in evaluation, in chunks of at most ``chunk_tokens`` padded tokens.
 
@@ -399,11 +462,13 @@ class SentenceTokenizer:
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
             denoise: Whether to append the bare templates to subtract.
             text_edit: Edit of each sentence.
+            role: Role of all sentences; None for ``template``.
         """
         if text_edit != "none":
             sentences = [edit(text, text_edit) for text in sentences]
-        ids, truncated = self._ids(sentences, self.template, self.evaluation_length)
-        batch = self._chunk([ids], [self.template], chunk_tokens, denoise)
+        template = self.template_of(role)
+        ids, truncated = self._ids(sentences, template, self.evaluation_length)
+        batch = self._chunk([ids], [template], chunk_tokens, denoise)
         return replace(batch, truncated=truncated)
 
     def evaluation_rows(
@@ -417,18 +482,25 @@ class SentenceTokenizer:
         views: Sequence[Sequence[str]],
         augmentations: Sequence[Augment | None],
         chunk_tokens: int,
+        by_role: bool = True,
     ) -> TokenizedBatch:
         """Tokenise the views of a batch as in training, one view after the other.
+
+        With prompts by role the first view is a query, and each further one a document.
 
         Args:
             views: Sentences of each view.
             augmentations: Augmentation of each view, None for an unchanged one.
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
+            by_role: Whether the views have roles; otherwise ``template`` is that of all.
 
         Raises:
             ConfigError: The number of view templates is not the number of views.
         """
         templates: Sequence[str | None] = self.view_templates or [self.template] * len(views)
+        if self.roles and by_role:
+            further = [self.template_of("document")] * (len(views) - 1)
+            templates = [self.template_of("query"), *further]
         if len(templates) != len(views):
             raise ConfigError(
                 f"prompt.view_templates has {len(templates)} templates for {len(views)} views of the data."
@@ -509,7 +581,7 @@ class SentenceTokenizer:
 
     def longest(self, count: int) -> dict[str, Tensor]:
         """Return a chunk of ``count`` rows of the maximum length."""
-        template = max((self.template, *(self.view_templates or [])), key=self._added_by)
+        template = max(self._templates, key=self._added_by)
         prefix, suffix = self.split(template or SLOT)
         length = self.max_length + self._added_by(template)
         filler = self._encode("a", add_special_tokens=False)["input_ids"][:1] or [self._empty_id]
@@ -519,7 +591,11 @@ class SentenceTokenizer:
     @property
     def added(self) -> int:
         """Number of tokens of a row beside the ``max_length`` of a sentence, in the longest template."""
-        return max(map(self._added_by, (self.template, *(self.view_templates or []))))
+        return max(map(self._added_by, self._templates))
+
+    @property
+    def _templates(self) -> Sequence[str | None]:
+        return self.template, *(self.view_templates or []), *self.roles.values()
 
     def _added_by(self, template: str | None) -> int:
         return 0 if template is None else sum(map(len, self.split(template)))
