@@ -22,7 +22,14 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from sts_lightning.config.build import build, items, shared_settings
-from sts_lightning.config.check import check_config, check_known, data_arguments, path_override, suggest, unknown_key
+from sts_lightning.config.check import (
+    check_config,
+    check_known,
+    data_arguments,
+    path_override,
+    suggest,
+    unknown_key,
+)
 from sts_lightning.config.machine import Machine, cuda_devices, decide, decided
 from sts_lightning.config.trust import check_links
 from sts_lightning.core.choices import Role
@@ -334,7 +341,7 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
 
 
 def _prompt_conflicts(cfg: DictConfig, data: DataModule) -> Iterator[ConfigError]:
-    """Yield an error for prompts by role without queries and documents, and for view templates that are such."""
+    """Yield an error for prompts by role without queries and documents, and for view templates like them."""
     rows = any(part.is_rows for part in data.parts.values())
     given = [role for role in get_args(Role) if cfg.prompt.get(role) is not None]
     if given and not rows:

@@ -224,7 +224,7 @@ def test_a_role_has_its_prefix_and_another_the_template() -> None:
     bare = SentenceTokenizer(character_tokenizer(), 9, "of {sentence}", document="")
     assert decode(bare, bare(["ab"], "document")[0]) == "[CLS] ab [SEP]"
     assert SentenceTokenizer(character_tokenizer(), 9, query="", document="").roles == {}
-    with pytest.raises(ValueError, match="^prompt must be one of query, document"):
+    with pytest.raises(ValueError, match=r"^prompt must be one of query, document"):
         bare(["ab"], "passage")
 
 
@@ -235,7 +235,9 @@ def test_rows_of_all_roles_are_cut_at_one_length(template: str | None) -> None:
     assert tokenizer.added == prefix
     for role, text in ((None, "q:" if template else ""), ("query", "query:"), ("document", "passage:")):
         (row,) = tokenizer(["x" * 99], role)
-        assert decode(tokenizer, row).replace(" ", "") == f"[CLS]{text}{'x' * (9 + prefix - 2 - len(text))}[SEP]"
+        assert (
+            decode(tokenizer, row).replace(" ", "") == f"[CLS]{text}{'x' * (9 + prefix - 2 - len(text))}[SEP]"
+        )
         assert len(row) == tokenizer.row_tokens == 9 + prefix
     assert tokenizer.longest(2)["input_ids"].shape == (2, 9 + prefix)
 
@@ -261,7 +263,10 @@ def test_the_first_view_is_the_query_and_the_others_are_documents() -> None:
         ({"query": "{sentence} ?"}, "^query must be a prefix"),
         ({"document": "{mask} {sentence}"}, "^document must be a prefix"),
         ({"document": "d: ", "template": "a {sentence}", "denoise": "pad"}, "^document .* denoise 'pad'"),
-        ({"query": "q: ", "template": "a {sentence}", "view_templates": ["a {sentence}"]}, "^query .* view_tem"),
+        (
+            {"query": "q: ", "template": "a {sentence}", "view_templates": ["a {sentence}"]},
+            "^query .* view_tem",
+        ),
         ({"query": "q: ", "template": 'a "{sentence}"'}, "^query .* text after the sentence"),
     ],
 )

@@ -365,7 +365,11 @@ def test_monitors() -> None:
 @pytest.mark.parametrize(
     ("data", "prompt", "message"),
     [
-        ("data=toy", "prompt.query='q: '", "scored pairs are compared in both directions; use prompt.template"),
+        (
+            "data=toy",
+            "prompt.query='q: '",
+            "scored pairs are compared in both directions; use prompt.template",
+        ),
         ("data=classes_file", "prompt.document='d: '", "scored pairs are compared in both directions"),
         ("data=sentences_file", "prompt.query='q: '", "views of one sentence are compared"),
         ("data=triplets_file", "prompt.query='q: '", None),
