@@ -117,7 +117,7 @@ def mine_command(
         encoder, [("texts", [*zip(*texts, strict=True), further or []], encoder.tokenizer.evaluation_length)]
     )
     reader = encoder if cache_dir is None else cached_vectors(encoder, str(cache_dir))
-    mined = mine(texts, further or [], reader, Rule(**rule))
+    mined = mine(texts, further or [], reader, Rule(**rule), bool(encoder.tokenizer.roles))
     names = ["anchor", "positive", "negative", *(f"negative{i}" for i in range(2, rule["negatives"] + 1))]
     with replacing(to) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([names, *mined])

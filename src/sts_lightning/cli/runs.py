@@ -110,8 +110,8 @@ def compare_command(runs: Sequence[Path], others: Sequence[Path], resamples: int
         table.add_row(task, _unsigned(first[task]), _unsigned(second[task]), f"{interval}{mark}")
     width = None if Console().is_terminal else 120
     Console(width=width, markup=False, emoji=False).print(table)  # names may contain brackets
-    whole = (each["average"] for each in (first, second, difference))
-    log.info("%s", in_words(verdict_on(*whole, score=score, units=units)))
+    name = "average"
+    log.info("%s", in_words(verdict_on(first[name], second[name], difference[name], score, units)))
 
 
 def _name(runs: Sequence[Path]) -> str:

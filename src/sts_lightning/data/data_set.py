@@ -83,6 +83,11 @@ class DataSet:
         return self.label == "none" and len({view.column for view in self.views}) > 1
 
     @property
+    def is_rows(self) -> bool:
+        """Whether an example is a query and texts that answer it or not: unscored views of several columns."""
+        return self.label == "none" and len({view.column for view in self.views}) > 1
+
+    @property
     def top_label(self) -> float:
         """Highest label: the top of the score range, or the last class."""
         return self.num_classes - 1 if self.label == "class" else SCORE_RANGE[1]

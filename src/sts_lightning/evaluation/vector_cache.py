@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 import sts_lightning
-from sts_lightning.core.choices import Precision
+from sts_lightning.core.choices import Precision, Role
 from sts_lightning.core.errors import DataError
 from sts_lightning.core.files import parse_json, replacing
 from sts_lightning.evaluation.encoding import Encoder
@@ -70,13 +70,17 @@ class CachedVectors:
         if self._rows and not self._fits():
             raise DataError("holds other vectors than this encoder gives now; delete the folder.", folder)
 
-    def encode(self, sentences: Sequence[str], /) -> np.ndarray:
+    def encode(self, sentences: Sequence[str], /, prompt: Role | None = None) -> np.ndarray:
         """Return vectors of shape (len(sentences), D) in float32.
+
+        Args:
+            sentences: Texts.
+            prompt: Their role, of an encoder whose ``encode`` takes it too.
 
         Raises:
             TrainingError: A vector is NaN or infinite; nothing is kept then.
         """
-        digests = [_digest(text) for text in sentences]
+        digests = [_digest(text, prompt) for text in sentences]
         missing = {
             digest: text for digest, text in zip(digests, sentences, strict=True) if digest not in self._rows
         }
@@ -84,9 +88,12 @@ class CachedVectors:
         self.looked_up += len(sentences) - len(missing)
         if missing or not self._rows:  # the first file has the probes too
             probes = {} if self._rows else {_digest(text): text for text in PROBES}
+            if prompt is not None and probes:  # they have none
+                self._add(probes, None)
+                probes = {}
             items = list((probes | missing).items())
             for start in range(0, len(items), TOGETHER):
-                self._add(dict(items[start : start + TOGETHER]))
+                self._add(dict(items[start : start + TOGETHER]), prompt)
         if not digests:
             return np.zeros((0, len(next(iter(self._rows.values())))), dtype=np.float32)
         return np.stack([self._rows[digest] for digest in digests])
@@ -99,8 +106,10 @@ class CachedVectors:
             raise DataError(f"cannot be read ({error}); delete it.", path) from error
         self._rows.update((digest.tobytes(), vector) for digest, vector in zip(digests, vectors, strict=True))
 
-    def _add(self, texts: dict[bytes, str]) -> None:
-        vectors = require_finite(np.asarray(self.encoder.encode(list(texts.values()))))
+    def _add(self, texts: dict[bytes, str], prompt: Role | None) -> None:
+        encode: Callable[..., np.ndarray] = self.encoder.encode
+        options = {} if prompt is None else {"prompt": prompt}
+        vectors = require_finite(np.asarray(encode(list(texts.values()), **options)))
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
         self._rows.update(zip(texts, vectors, strict=True))
         digests = np.frombuffer(b"".join(texts), dtype=np.uint8).reshape(len(texts), -1)
@@ -122,15 +131,15 @@ class CachedVectors:
         return bool((differences <= self.tolerance * np.linalg.norm(now, axis=1)).all())
 
 
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()
+def _digest(text: str, prompt: Role | None = None) -> bytes:
+    return hashlib.sha256((text if prompt is None else f"{prompt}\0{text}").encode()).digest()
 
 
 def fingerprint(encoder: SentenceEncoder) -> str:
     """Return a hash that differs if the vectors of `SentenceEncoder.encode` can differ by more than rounding.
 
     It covers weights and their precision, architecture, adapter and its scale, pooling and projection,
-    tokenizer, template, edit and truncation of a sentence, and the versions of this package and of the
+    tokenizer, template, prompts by role, edit and truncation of a sentence, and the versions of this package and of the
     libraries that compute them; not the name of the folder that they were loaded from.
 
     Args:
@@ -152,7 +161,7 @@ def fingerprint(encoder: SentenceEncoder) -> str:
         "truncate_dim": encoder.truncate_dim,
         "attention": encoder.bidirectional_layers,
         "denoise": rows.denoise if encoder.denoise_evaluation else None,
-        "text": [rows.template, encoder.evaluation_text],
+        "text": [rows.template, rows.roles, encoder.evaluation_text],
         # Without the truncation and padding of its last call.
         "tokenizer": {key: rule for key, rule in rules.items() if key not in ("truncation", "padding")},
     }

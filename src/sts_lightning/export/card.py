@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from jinja2 import Environment, StrictUndefined
 
 from sts_lightning.config.check import flat
-from sts_lightning.core.choices import ExportFormat
+from sts_lightning.core.choices import ExportFormat, Role
 from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.errors import UserError
 from sts_lightning.core.text import code
@@ -114,6 +114,7 @@ def model_card(
         original_base: Whether an adapter was merged into the weights before quantisation.
     """
     settings = json.loads((folder / OWN_FILE).read_text("utf-8"))
+    prompts = {role: settings[role] for role in get_args(Role) if settings.get(role) is not None}
     page = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)  # Markdown: no HTML
     page.filters.update(code=code, json=json.dumps, filter_of=filter_of)
     template = files("sts_lightning.export").joinpath("card.md.jinja").read_text("utf-8")
@@ -125,12 +126,25 @@ def model_card(
         title=name.rpartition("/")[2],
         metadata=_metadata(facts, format_, licence).to_yaml(),
         settings=settings,
-        encoding={key: value for key, value in settings.items() if value not in (None, "none", False)},
+        encoding={
+            key: json.dumps(value, ensure_ascii=False)
+            if key in prompts
+            else value  # a prompt ends in a space
+            for key, value in settings.items()
+            if value not in (None, "none", False) and key != "checked"
+        },
+        checked=settings.get("checked"),
+        prompts=prompts,
+        gguf_pooling=GGUF_POOLING.get(settings["pooling"]),
         own_file=OWN_FILE,
         own_code=any(folder.glob("*.py")),
         original_base=original_base,
     )
     return str(ModelCard(f"{text.rstrip()}\n"))
+
+
+GGUF_POOLING = {"mean": "mean", "cls": "cls", "last_token": "last"}
+"""Value of llama.cpp's ``--pooling`` by pooling; others it lacks."""
 
 
 LIBRARIES: dict[ExportFormat, str] = {
@@ -220,6 +234,8 @@ def _licence(name: str) -> dict[str, Any]:
 
 RECIPE = {
     "prompt": "prompt.template",
+    "prompt of queries": "prompt.query",
+    "prompt of documents": "prompt.document",
     "templates of the views": "prompt.view_templates",
     "maximum length in training": "model.max_length",
     "batch size": "data.batch_size",

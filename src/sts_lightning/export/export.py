@@ -15,6 +15,7 @@ from sts_lightning.config.trust import Trust
 from sts_lightning.core.choices import ExportFormat, Role
 from sts_lightning.core.errors import CheckpointError, StorageError
 from sts_lightning.core.files import check_new_folder, new_folder
+from sts_lightning.export.check import check, expect, texts_of
 from sts_lightning.export.merged import save_tokenizer, write_merged
 from sts_lightning.export.onnx import write_onnx
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
@@ -45,6 +46,9 @@ def export(
 ) -> None:
     """Export the encoder of a run; the folder appears complete or not at all.
 
+    It is loaded again in the library that it is for, and its vectors of texts of the run are compared with
+    those of the run (`check`).
+
     Every format includes the tokenizer, and ``sts_lightning.json`` with the template, the pooling and the
     other settings that determine a sentence's vector.
 
@@ -60,7 +64,8 @@ def export(
 
     Raises:
         ConfigError: The folder exists, or the format cannot represent the encoder.
-        CheckpointError: The run cannot be read, or has no adapter to export.
+        CheckpointError: The run cannot be read, or has no adapter to export, or the export gives other
+            vectors.
         UntrustedError: The run asks for more than the arguments allow.
         StorageError: The weights cannot be written.
     """
@@ -76,6 +81,8 @@ def export(
             "its vectors differ; --format sentence-transformers includes them.",
             format_,
         )
+    # Before the backbone is changed.
+    expected = expect(encoder, *texts_of(source, Trust.of(trust, trust_remote_code)), format_)
     restrain_library()
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
     with new_folder(folder) as inside:
@@ -84,6 +91,8 @@ def export(
         except SafetensorError as error:  # safetensors' error for a failed write, as on a full disk
             raise StorageError(f"{folder}: its weights cannot be written ({error}).") from error
         settings = settings_of(encoder)
+        del encoder  # its memory is that of the model that is loaded now
+        settings["checked"] = check(inside, format_, settings, expected, trust_remote_code)
         if format_ == "adapter":  # its vectors depend on the quantisation of the base
             settings["quantization"] = cfg.model.get("quantization", "none")
         (inside / OWN_FILE).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")

@@ -7,10 +7,11 @@ import logging
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from torch import nn
 
+from sts_lightning.core.choices import Role
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.export.merged import save_tokenizer, write_merged
 from sts_lightning.export.template import save_with_template
@@ -28,6 +29,7 @@ def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: st
     those of the first two views differ and end so too, they are the prompts ``query`` and ``document``. Where
     it can be neither, or sentences are edited, the transformer is a `TemplateTransformer`. Its source file is
     copied into the folder, which thus loads without this project, but with ``trust_remote_code=True`` alone.
+    Prompts by role are the prompts ``query`` and ``document``, and the template the default prompt then.
 
     Args:
         encoder: Encoder; it must not be used afterwards, since its backbone is changed in place.
@@ -63,7 +65,7 @@ def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: st
             first = template_transformer.TemplateTransformer(
                 merged_folder,
                 max_seq_length=row_length,
-                template=tokenizer.template or "{sentence}",
+                template="{sentence}" if prompts else tokenizer.template or "{sentence}",
                 sentence_tokens=tokenizer.evaluation_length if row_length is None else None,
                 edit=encoder.text_edit,
                 read_mask=encoder.pooling == "mask_token",
@@ -107,9 +109,17 @@ def _include_template(encoder: SentenceEncoder, folder: Path) -> tuple[dict[str,
     Returns:
         Prompts of the library by name, and why the template needs code.
     """
-    template = encoder.tokenizer.template
+    template, prompts = encoder.tokenizer.template, {}
+    if encoder.tokenizer.roles:  # in the tokenizer the template would be beside a prompt too
+        symmetric = (template or SLOT).removesuffix(SLOT)
+        named = {role: encoder.tokenizer.prefix_of(role) for role in get_args(Role)}
+        prompts = {role: symmetric if prefix is None else prefix for role, prefix in named.items()}
+        if template is not None and symmetric not in prompts.values():
+            prompts["default"] = symmetric
     if encoder.text_edit != "none":
-        return {}, f"text_edit={encoder.text_edit} changes sentences."
+        return prompts, f"text_edit={encoder.text_edit} changes sentences."
+    if prompts:
+        return prompts, None
     if encoder.pooling == "mask_token":
         return {}, "the library has no pooling of a mask token."
     if template is None:

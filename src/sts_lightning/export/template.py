@@ -39,7 +39,8 @@ def save_with_template(rows: SentenceTokenizer, folder: Path) -> None:
         ConfigError: The tokens of a sentence in the template are others than those of the sentence alone, as
             with byte-level BPE where the template has a quotation mark directly after the sentence.
     """
-    tokenizer, template, length = rows.tokenizer, rows.template, rows.row_tokens
+    # With prompts by role a text has its prompt already.
+    tokenizer, template, length = rows.tokenizer, None if rows.roles else rows.template, rows.row_tokens
     tokenizer.save_pretrained(folder)
     file, settings_file = folder / "tokenizer.json", folder / "tokenizer_config.json"
     content, settings = (json.loads(path.read_text("utf-8")) for path in (file, settings_file))

@@ -51,7 +51,7 @@ class TemplateTransformer(Transformer):
     ) -> dict[str, Any]:
         """Tokenise sentences in the template; a prompt is put before the sentence."""
         prefix, suffix = self.template.split("{sentence}")
-        texts = [prefix + self._truncated(self._edited((prompt or "") + text)) + suffix for text in inputs]
+        texts = [prefix + self._truncated((prompt or "") + self._edited(text)) + suffix for text in inputs]
         return super().preprocess(texts, processing_kwargs=processing_kwargs, **kwargs)
 
     def _edited(self, text: str) -> str:

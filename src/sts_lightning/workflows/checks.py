@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import inspect
 import logging
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from hydra.utils import get_class, get_method
@@ -21,9 +22,17 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from sts_lightning.config.build import build, items, shared_settings
-from sts_lightning.config.check import check_config, check_known, data_arguments, suggest, unknown_key
+from sts_lightning.config.check import (
+    check_config,
+    check_known,
+    data_arguments,
+    path_override,
+    suggest,
+    unknown_key,
+)
 from sts_lightning.config.machine import Machine, cuda_devices, decide, decided
 from sts_lightning.config.trust import check_links
+from sts_lightning.core.choices import Role
 from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.text import counted
@@ -33,6 +42,7 @@ from sts_lightning.data.module import DataModule
 from sts_lightning.data.tables import SCORE_RANGE, values_of
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss, accepts, check_declared
+from sts_lightning.models.text.template import SLOT
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
 from sts_lightning.runs.state import check_free, check_resumable, check_same
@@ -286,6 +296,7 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
         text = "data.repetition would repeat words of the template; use prompt=none."
         yield ConfigError(text, key="data.repetition")
 
+    yield from _prompt_conflicts(cfg, data)
     adapter, trained = cfg.model.get("adapter"), cfg.optim.freeze == "none"
     for key, usual in (("dtype", "float32"), ("quantization", "none")):
         if adapter is None and trained and (value := cfg.model.get(key, usual)) not in (usual, "auto"):
@@ -330,6 +341,30 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
             f"{name} needs an auxiliary model that provides {argument}.",
             key="auxiliary",
             hint=f"Add auxiliary={' or '.join(_providers(argument))}, or an experiment that has it.",
+        )
+
+
+def _prompt_conflicts(cfg: DictConfig, data: DataModule) -> Iterator[ConfigError]:
+    """Yield an error for prompts by role without queries and documents, and for view templates like them."""
+    rows = any(part.is_rows for part in data.parts.values())
+    given = [role for role in get_args(Role) if cfg.prompt.get(role) is not None]
+    if given and not rows:
+        role, scored = given[0], any(part.label != "none" for part in data.parts.values())
+        pairs = "scored pairs" if scored else "views of one sentence"
+        yield ConfigError(
+            f"prompt.{role}: {pairs} are compared in both directions; use prompt.template.",
+            key=f"prompt.{role}",
+        )
+    first, *others = cfg.prompt.get("view_templates") or [""]
+    same = len(set(others)) == 1 and all(text.endswith(SLOT) for text in (first, *others))
+    if rows and same:
+        prompts = [("prompt.query", first), ("prompt.document", others[0])]
+        typed = " ".join(shlex.quote(path_override(key, text.removesuffix(SLOT))) for key, text in prompts)
+        yield ConfigError(
+            "prompt.view_templates is for views of the same sentence; these are prompts of queries and "
+            "documents, which belong to the encoder.",
+            key="prompt.view_templates",
+            hint=f"Type {typed} instead.",
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +54,11 @@ class Rule:
 
 
 def mine(
-    pairs: Sequence[tuple[str, str]], corpus: Sequence[str], encoder: Encoder, rule: Rule
+    pairs: Sequence[tuple[str, str]],
+    corpus: Sequence[str],
+    encoder: Encoder,
+    rule: Rule,
+    by_role: bool = False,
 ) -> list[tuple[str, ...]]:
     """Return the pairs with their negatives, the nearest first, without those that have too few.
 
@@ -68,6 +72,7 @@ def mine(
         corpus: Further candidates.
         encoder: Encoder of the sentences.
         rule: Which negatives to take.
+        by_role: Whether ``encode`` takes prompts by role: anchors are queries, candidates documents.
 
     Raises:
         DataError: No pair has enough negatives.
@@ -89,10 +94,17 @@ def mine(
     queries, of_pair = np.unique(members[:, 0], return_inverse=True)
     sizes = (len(pairs), len(queries), len(texts), candidates)
     log.info("%s pairs of %s anchors; %s sentences, %s of them candidates", *(f"{size:,}" for size in sizes))
-    vectors = require_finite(np.asarray(encoder.encode(texts), dtype=np.float32))
+    encode: Callable[..., np.ndarray] = encoder.encode
+    if by_role:  # a text that is both has two vectors
+        asked = encode([texts[row] for row in queries], prompt="query")
+        vectors = np.concatenate([encode(texts[:candidates], prompt="document"), asked])
+        anchors = candidates + np.arange(len(queries))
+    else:
+        vectors, anchors = encode(texts), queries
+    vectors = require_finite(np.asarray(vectors, dtype=np.float32))
     unit = torch.from_numpy(vectors)
     normalize(unit, dim=-1, out=unit)  # in place: a second copy may not fit into the memory
-    parts = np.array_split(members, len(members) // COPIED + 1)
+    parts = np.array_split(np.array([anchors[of_pair], members[:, 1]]).T, len(members) // COPIED + 1)
     positives = np.concatenate([pair_cosines(vectors[part[:, 0]], vectors[part[:, 1]]) for part in parts])
     limits = np.full(len(queries), np.inf)
     np.minimum.at(limits, of_pair, positives)
@@ -103,7 +115,7 @@ def mine(
     out = np.concatenate([members[:, columns] for columns in ([0, 1], [1, 0], [0, 0], [1, 1])])
     out = out[(out[:, 1] < candidates) & np.isin(out[:, 0], queries)]
     out[:, 0] = np.searchsorted(queries, out[:, 0])
-    found, cosines, ranks = nearest(vectors, candidates, queries, out, limits, rule.negatives, rule.range_min)
+    found, cosines, ranks = nearest(vectors, candidates, anchors, out, limits, rule.negatives, rule.range_min)
     few = found[:, -1] < 0
     far = ~few & (ranks + rule.negatives > (rule.range_max or candidates))
     count = SourceCount("pairs", len(pairs))

@@ -110,3 +110,19 @@ def test_undefined_vectors_are_not_kept(tmp_path: Path) -> None:
     with pytest.raises(TrainingError):
         CachedVectors(Letters(factor=float("nan")), tmp_path / "key").encode([FIRST])
     assert not (tmp_path / "key").exists()
+
+
+class Prompted(Letters):
+    """Encoder with a prompt of each role."""
+
+    def encode(self, sentences: Sequence[str], /, prompt: str = "") -> np.ndarray:
+        return super().encode([prompt + text for text in sentences])
+
+
+def test_the_vectors_of_a_role_are_its_own(tmp_path: Path) -> None:
+    for _ in range(2):
+        cached = CachedVectors(Prompted(), tmp_path)
+        for role in ("query", "document"):
+            np.testing.assert_array_equal(cached.encode([FIRST], prompt=role), plain(role + FIRST))
+        np.testing.assert_array_equal(cached.encode([FIRST]), plain(FIRST))
+    assert (cached.looked_up, cached.encoded) == (3, 0)

@@ -211,3 +211,65 @@ def test_an_empty_sentence_without_special_tokens_is_the_start_token(pooling: Po
 def test_a_mask_template_for_a_model_without_mask() -> None:
     with pytest.raises(ValueError, match="has no mask token; choose a prompt for causal models"):
         tiny_mistral(template="{sentence} means {mask}.", pooling="mask_token")
+
+
+ROLES: dict[str, Any] = {"query": "query: ", "document": "passage: {sentence}"}
+
+
+def test_a_role_has_its_prefix_and_another_the_template() -> None:
+    only_query = SentenceTokenizer(character_tokenizer(), 9, "of {sentence}", query="q: ")
+    for role, prefix in ((None, "of "), ("query", "q: "), ("document", "of ")):
+        alone = SentenceTokenizer(character_tokenizer(), 9, f"{prefix}{{sentence}}")
+        assert only_query(["ab"], role) == alone(["ab"])
+    bare = SentenceTokenizer(character_tokenizer(), 9, "of {sentence}", document="")
+    assert decode(bare, bare(["ab"], "document")[0]) == "[CLS] ab [SEP]"
+    assert SentenceTokenizer(character_tokenizer(), 9, query="", document="").roles == {}
+    with pytest.raises(ValueError, match=r"^prompt must be one of query, document"):
+        bare(["ab"], "passage")
+
+
+@pytest.mark.parametrize("template", [None, "q: {sentence}"])
+def test_rows_of_all_roles_are_cut_at_one_length(template: str | None) -> None:
+    tokenizer = SentenceTokenizer(character_tokenizer(), 9, template, **ROLES)
+    prefix = len("passage:") + 2  # and the two special tokens
+    assert tokenizer.added == prefix
+    for role, text in ((None, "q:" if template else ""), ("query", "query:"), ("document", "passage:")):
+        (row,) = tokenizer(["x" * 99], role)
+        assert (
+            decode(tokenizer, row).replace(" ", "") == f"[CLS]{text}{'x' * (9 + prefix - 2 - len(text))}[SEP]"
+        )
+        assert len(row) == tokenizer.row_tokens == 9 + prefix
+    assert tokenizer.longest(2)["input_ids"].shape == (2, 9 + prefix)
+
+
+def test_the_first_view_is_the_query_and_the_others_are_documents() -> None:
+    tokenizer = SentenceTokenizer(character_tokenizer(), 9, "t: {sentence}", **ROLES)
+    views = [["a"], ["b"], ["c"]]
+
+    def rows(**options: Any) -> list[str]:
+        batch = tokenizer.training_rows(views, [None] * 3, 10**6, **options)
+        (chunk,) = batch.chunks
+        texts = [decode(tokenizer, ids) for ids in chunk["input_ids"][batch.restore].tolist()]
+        return [text.replace(" [PAD]", "") for text in texts]
+
+    bare = ["[CLS] t : a [SEP]", "[CLS] t : b [SEP]", "[CLS] t : c [SEP]"]
+    assert rows() == ["[CLS] query : a [SEP]", "[CLS] passage : b [SEP]", "[CLS] passage : c [SEP]"]
+    assert rows(by_role=False) == bare
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"query": "{sentence} ?"}, "^query must be a prefix"),
+        ({"document": "{mask} {sentence}"}, "^document must be a prefix"),
+        ({"document": "d: ", "template": "a {sentence}", "denoise": "pad"}, "^document .* denoise 'pad'"),
+        (
+            {"query": "q: ", "template": "a {sentence}", "view_templates": ["a {sentence}"]},
+            "^query .* view_tem",
+        ),
+        ({"query": "q: ", "template": 'a "{sentence}"'}, "^query .* text after the sentence"),
+    ],
+)
+def test_what_a_prompt_by_role_cannot_be(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SentenceTokenizer(character_tokenizer(), 9, **settings)

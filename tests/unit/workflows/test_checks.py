@@ -360,3 +360,46 @@ def test_monitors() -> None:
     for monitor in ("rank/energy", "train/los"):  # Lightning finds these missing after the first steps
         with pytest.raises(ConfigError, match=f"monitor={monitor} is not measured"):
             check_monitors(cfg, [EarlyStopping(monitor)], found)
+
+
+@pytest.mark.parametrize(
+    ("data", "prompt", "message"),
+    [
+        (
+            "data=toy",
+            "prompt.query='q: '",
+            "scored pairs are compared in both directions; use prompt.template",
+        ),
+        ("data=classes_file", "prompt.document='d: '", "scored pairs are compared in both directions"),
+        ("data=sentences_file", "prompt.query='q: '", "views of one sentence are compared"),
+        ("data=triplets_file", "prompt.query='q: '", None),
+    ],
+)
+def test_prompts_by_role_are_for_queries_and_documents(
+    data: str, prompt: str, message: str | None, config: Config
+) -> None:
+    cfg = check_config(config(data, "path=mine.csv" if data != "data=toy" else "seed=1", "name=run", prompt))
+    found = [str(error) for error in conflicts(cfg, Built(PearsonLoss(), make_data(cfg), [], None, None))]
+    assert [message in text for text in found] == [True] if message else found == []
+
+
+@pytest.mark.parametrize(
+    ("data", "templates", "hint"),
+    [
+        (
+            "triplets_file",
+            '["q: {sentence}","d: {sentence}","d: {sentence}"]',
+            """Type 'prompt.query="q: "' 'prompt.document="d: "' instead.""",
+        ),
+        ("triplets_file", '["q: {sentence}","d: {sentence}","n: {sentence}"]', None),
+        ("triplets_file", '["q: {sentence} ?","d: {sentence}","d: {sentence}"]', None),
+        ("sentences_file", '["q: {sentence}","d: {sentence}"]', None),
+    ],
+)
+def test_view_templates_that_are_prompts_by_role(
+    data: str, templates: str, hint: str | None, config: Config
+) -> None:
+    settings = ["path=mine.csv", "name=run", "prompt.template='q: {sentence}'"]
+    cfg = check_config(config(f"data={data}", f"prompt.view_templates={templates}", *settings))
+    errors = conflicts(cfg, Built(PearsonLoss(), make_data(cfg), [], None, None))
+    assert [error.hint for error in errors] == ([hint] if hint else [])

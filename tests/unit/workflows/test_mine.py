@@ -160,3 +160,18 @@ def test_pairs_with_too_few_negatives_are_dropped_and_counted(caplog: pytest.Log
     assert "1 dropped: negatives only beyond --range-max, 2 kept" in caplog.text
     with pytest.raises(DataError, match="no pair has 5 negatives"):
         rows(APART, negatives=5)
+
+
+def test_anchors_are_queries_and_candidates_documents() -> None:
+    """A text that is both has two vectors: a query lies 90 degrees from the document of the same text."""
+
+    class ByRole(Angles):
+        def encode(self, sentences: Sequence[str], /, prompt: str = "") -> np.ndarray:
+            turn = 90 if prompt == "query" else 0
+            assert prompt
+            return super().encode([f"{prompt} {(int(text.split()[-1]) + turn)}" for text in sentences])
+
+    pairs = [("a 0", "b 90"), ("c 60", "d 150"), ("b 90", "e 180")]
+    corpus = ["near a 70", "near c 130", "near b 195"]
+    mined = mine(pairs, corpus, ByRole(), Rule(1, 0, None, 0.0, None), by_role=True)
+    assert [row[2] for row in mined] == ["near a 70", "near c 130", "near b 195"]

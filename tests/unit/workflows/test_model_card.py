@@ -88,7 +88,7 @@ def test_the_example_is_python_for_the_format(
 ) -> None:
     found = blocks(model_card(facts, format_, None, "me/m", exported))
     fences = [token for token in found if token.type == "fence"]
-    assert len(fences) == 1
+    assert len(fences) == 1 + (format_ == "merged")  # and the commands for a GGUF
     ast.parse(fences[0].content)
     assert len(fences[0].content.splitlines()) == 3
     assert '"me/m"' in fences[0].content
@@ -171,3 +171,42 @@ def test_a_run_brings_no_markup(exported: Path) -> None:
     inline = {child.type for token in blocks(text) for child in token.children or []}
     assert inline == {"text", "code_inline"}
     assert ModelCard(text).data.license == EVIL
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, ["--pooling mean", 'put into `A "{sentence}"`', "loses the end of the template"]),
+        ({"template": None, "query": "q: "}, ["--pooling mean", '`"q: "` (a query) or nothing (a document)']),
+        ({"template": None, "pooling": "last_token"}, ["--pooling last"]),
+        ({"pooling": "mask_token"}, ["llama.cpp cannot serve"]),
+        ({"layer": -2}, ["llama.cpp cannot serve"]),
+        ({"bidirectional_layers": -1}, ["llama.cpp cannot serve"]),
+    ],
+)
+def test_how_a_gguf_is_made_and_what_it_loses(
+    change: dict[str, Any], words: list[str], facts: CardFacts, exported: Path
+) -> None:
+    path = exported / "sts_lightning.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    text = model_card(facts, "merged", None, "m", exported)
+    assert all(word in text for word in words), text
+    assert ("convert_hf_to_gguf.py FOLDER --outtype f16" in text) == ("cannot serve" not in text)
+
+
+@pytest.mark.parametrize("format_", ["sentence-transformers", "onnx", "merged", "adapter"])
+def test_prompts_by_role_and_the_comparison_are_said(
+    format_: ExportFormat, facts: CardFacts, exported: Path
+) -> None:
+    path = exported / "sts_lightning.json"
+    checked = {"library": "peft", "version": "1.2", "texts": 11, "difference": 3.1e-7}
+    roles = {"template": None, "query": "q: ", "document": "d: ", "checked": checked}
+    path.write_text(json.dumps(json.loads(path.read_text()) | roles))
+    text = model_card(facts, format_, None, "m", exported)
+    assert "Loaded again in peft 1.2, its vectors of 11 texts were those of the run, up to 3e-07" in text
+    if format_ == "sentence-transformers":
+        assert "model.encode_query(" in text
+    else:
+        assert '`"q: "` (a query) or `"d: "` (a document) before each text' in text
+    assert ("q: A man" in text) == (format_ == "onnx")
+    assert "checked" not in cells(text)

@@ -409,6 +409,11 @@ class SentenceTokenizer:
             return None
         return max_length + self._added_by(template)
 
+    def cut(self, texts: Sequence[str]) -> list[str]:
+        """Return texts as far as evaluation reads them, cut after whole characters."""
+        length, special = self.evaluation_length, self.tokenizer.num_special_tokens_to_add()
+        return truncate_texts(self._encode, list(texts), None if length is None else max(1, length - special))
+
     @property
     def row_tokens(self) -> int | None:
         """Number of tokens to which evaluation truncates a row, template included; None for any number."""

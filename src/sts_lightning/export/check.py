@@ -1,0 +1,331 @@
+"""Comparison of an export, loaded again in the library that it is for, with the encoder of the run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sts_lightning.config.trust import Trust
+from sts_lightning.core.choices import ExportFormat, Role
+from sts_lightning.core.errors import CheckpointError, UserError
+from sts_lightning.data.tables import values_of
+from sts_lightning.models.compute.inference import is_out_of_memory, usual_chunk_tokens
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading.hub import ModelFiles
+from sts_lightning.models.loading.pipeline import tolerance_of
+from sts_lightning.models.pooling import pool
+from sts_lightning.models.text.template import SLOT
+from sts_lightning.models.text.tokenizer import SentenceTokenizer
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.training.assembly import make_data
+
+log = logging.getLogger(__name__)
+
+EACH = 5
+"""Number of queries, and of documents, that are compared."""
+
+QUERIES = [
+    "how long does a parcel to Norway take?",
+    "Which trains run on Sundays",
+    "A man is playing a guitar.",
+    'Who says "no", and why?',
+    "price of 2.5 kg of apples",
+]
+DOCUMENTS = [
+    "Parcels within Europe arrive after three to five working days; on islands it may take a week.",
+    "On Sundays and holidays the S3 leaves every 30 minutes, the S7 once an hour.",
+    "Someone plays an old guitar in the park while two men are sitting on a bench.",
+    "The boy said that he wasn't there, and nobody asked again.",
+    "Apples: 3.20 a kilogram, from 5 kg on 2.90.",
+]
+"""Texts where those of the run cannot be read."""
+
+LONG, LONGEST = "The hills are green. ", 512
+"""Words of a text that is truncated, and the length up to which there is one: a longer one takes minutes."""
+
+Vectors = Callable[[Sequence[str], Role | None], np.ndarray]
+"""Map from texts and their role to vectors, (N, D)."""
+
+Reader = Callable[[Path, Mapping[str, Any], bool], Vectors]
+"""Map from an exported folder, its settings, and whether code of the model may be run, to its vectors."""
+
+
+class NotReadableHereError(Exception):
+    """The export may be fine, but what it needs besides is not on this machine."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Vectors of the run, computed before anything is written.
+
+    Attributes:
+        texts: Texts by role; without prompts by role all have none.
+        vectors: Their vectors, (N, D).
+        tolerance: Largest difference of a value, as a fraction of the vector's length.
+    """
+
+    texts: Mapping[Role | None, Sequence[str]]
+    vectors: Mapping[Role | None, np.ndarray]
+    tolerance: float
+
+
+def texts_of(run: RunFolder, trust: Trust) -> tuple[list[str], list[str]]:
+    """Return texts of the first and of the second column of a run's training data, or built-in ones."""
+    try:
+        data = make_data(run.load_config(trust))
+        reports = logging.getLogger("sts_lightning.data")
+        level = reports.level
+        reports.setLevel(logging.ERROR)  # they have been told in training
+        try:
+            data.setup()
+        finally:
+            reports.setLevel(level)
+        name = next((name for name, part in data.parts.items() if part.is_rows), next(iter(data.parts)))
+        columns = list(dict.fromkeys(view.column for view in data.parts[name].views))
+        table = data.splits[name].train
+        rows = table.select(range(min(len(table), 20 * EACH)))
+        first, second = (
+            list(dict.fromkeys(values_of(rows, column))) for column in (columns[0], columns[:2][-1])
+        )
+    except (UserError, OSError) as error:
+        log.info("built-in texts are compared, since those of the run cannot be read: %s", error)
+        return QUERIES, DOCUMENTS
+    return first[:EACH], [text for text in second if text not in first[:EACH]][:EACH]
+
+
+def expect(
+    encoder: SentenceEncoder, queries: Sequence[str], documents: Sequence[str], format_: ExportFormat
+) -> Expected:
+    """Compute the vectors that an export has to give.
+
+    Those of a format without dense layers and subtracted templates are without them.
+
+    Args:
+        encoder: Encoder of the run.
+        queries: Texts of queries.
+        documents: Texts of documents.
+        format_: Format of the export.
+    """
+    rows = encoder.tokenizer
+    queries, documents = rows.cut(queries), rows.cut(documents)
+    long = []
+    if rows.evaluation_length is not None and rows.evaluation_length <= LONGEST:
+        long = [LONG * (rows.evaluation_length // 4 + 5)]
+    texts: dict[Role | None, list[str]] = {None: [*queries, *documents, *long]}
+    if rows.roles:
+        texts |= {"query": [*queries, *long], "document": [*documents, *long]}
+    kept = encoder.projection, encoder.denoise_evaluation, encoder.tells_truncation
+    encoder.tells_truncation = False
+    if format_ in ("adapter", "merged"):
+        encoder.projection, encoder.denoise_evaluation = "none", False
+    vectors = {role: encoder.encode(some, prompt=role) for role, some in texts.items()}
+    encoder.projection, encoder.denoise_evaluation, encoder.tells_truncation = kept
+    return Expected(texts, vectors, tolerance_of(encoder))
+
+
+def check(
+    folder: Path,
+    format_: ExportFormat,
+    settings: Mapping[str, Any],
+    expected: Expected,
+    trust_remote_code: bool = False,
+) -> dict[str, Any] | None:
+    """Load an export in the library that it is for, and compare its vectors with those of the run.
+
+    Args:
+        folder: Exported folder.
+        format_: Its format.
+        settings: Its settings for `OWN_FILE`.
+        expected: Vectors of the run.
+        trust_remote_code: Whether code that comes with the model may be run.
+
+    Returns:
+        Library, version, number of texts and largest difference; None where the library cannot read it here,
+        which a warning says.
+
+    Raises:
+        CheckpointError: The library cannot read the folder, or a vector is another one.
+    """
+    library, read = READERS[format_]
+    try:
+        vectors = read(folder, settings, trust_remote_code)
+        found = {role: vectors(texts, role) for role, texts in expected.texts.items()}
+    except (ImportError, NotReadableHereError) as error:
+        log.warning("WARNING: the export was not compared with the run in %s: %s", library, error)
+        return None
+    except Exception as error:  # whatever another library raises
+        if is_out_of_memory(error):
+            raise
+        raise CheckpointError(
+            f"{library} cannot read the export ({type(error).__name__}: {error}); nothing was written.",
+            hint="Use another --format, or the run itself with sts_lightning.load.",
+        ) from error
+    worst, text, role = 0.0, "", None
+    for key, texts in expected.texts.items():
+        ours, theirs = expected.vectors[key], found[key]
+        if ours.shape != theirs.shape:
+            raise _differs(library, f"have {theirs.shape[1]} values, not {ours.shape[1]}", texts[0], key)
+        differences = np.abs(theirs - ours).max(axis=1) / np.linalg.norm(ours, axis=1).clip(min=1e-12)
+        row = int(np.nan_to_num(differences, nan=np.inf).argmax())
+        if not differences[row] <= worst:  # NaN too
+            worst, text, role = float(differences[row]), texts[row], key
+    if not worst <= expected.tolerance:
+        limit = f"differ by {worst:.1e} of their length (at most {expected.tolerance:g} is rounding)"
+        raise _differs(library, limit, text, role)
+    count = len({text for texts in expected.texts.values() for text in texts})
+    said = f"{library} {version(library)}"
+    log.info(
+        "%s: its vectors of %d texts are those of the run, up to %.1e of their length", said, count, worst
+    )
+    return {"library": library, "version": version(library), "texts": count, "difference": worst}
+
+
+def _differs(library: str, how: str, text: str, role: Role | None) -> CheckpointError:
+    shown = text if len(text) <= 60 else f"{text[:60]}..."
+    return CheckpointError(
+        f"the vectors of the export in {library} are not those of the run: they {how}, most for the "
+        f"{role or 'text'} {shown!r}. Nothing was written.",
+        hint="Use another --format, or the run itself with sts_lightning.load.",
+    )
+
+
+def _in_sentence_transformers(folder: Path, settings: Mapping[str, Any], trust_remote_code: bool) -> Vectors:
+    from sentence_transformers import SentenceTransformer
+
+    own_code = any(folder.glob("*.py"))  # of this project, or of a model whose code has been run already
+    model = SentenceTransformer(
+        str(folder), device="cpu", trust_remote_code=trust_remote_code or own_code, local_files_only=True
+    )
+    encode: dict[Role | None, Any] = {
+        None: model.encode,
+        "query": model.encode_query,
+        "document": model.encode_document,
+    }
+
+    def vectors(texts: Sequence[str], role: Role | None) -> np.ndarray:
+        return np.asarray(encode[role](list(texts), show_progress_bar=False), dtype=np.float32)
+
+    return vectors
+
+
+def _in_transformers(folder: Path, settings: Mapping[str, Any], trust_remote_code: bool) -> Vectors:
+    model = _load_bare(str(folder), trust_remote_code)
+    return _pooled(model, model, folder, settings)
+
+
+def _in_peft(folder: Path, settings: Mapping[str, Any], trust_remote_code: bool) -> Vectors:
+    from peft import PeftConfig, PeftModel
+
+    config = PeftConfig.from_pretrained(str(folder))
+    base = str(config.base_model_name_or_path)
+    try:
+        files = ModelFiles(f"{base}@{config.revision}" if config.revision else base)
+        bare = _load_bare(files.source, trust_remote_code, **files.options)
+    except Exception as error:  # whatever another library raises; the adapter itself may be fine
+        if is_out_of_memory(error):
+            raise
+        raise NotReadableHereError(f"its base {base} cannot be loaded by transformers ({error})") from error
+    return _pooled(PeftModel.from_pretrained(bare, str(folder)), bare, folder, settings)
+
+
+def _load_bare(source: str, trust_remote_code: bool, **options: Any) -> Any:
+    """Load a model as a user of transformers does."""
+    from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoConfig, AutoModel, AutoModelForTextEncoding
+
+    config = AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code, **options)
+    names = getattr(config, "architectures", None) or []
+    half = getattr(config, "is_encoder_decoder", False) or any("EncoderModel" in name for name in names)
+    auto: Any = (
+        AutoModelForTextEncoding if half and type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
+    )
+    return auto.from_pretrained(source, trust_remote_code=trust_remote_code, **options)
+
+
+def _pooled(model: Any, bare: Any, folder: Path, settings: Mapping[str, Any]) -> Vectors:
+    """Return the pooling by the settings of a model without its own, as a user of it has to do it.
+
+    Args:
+        model: Model, with its adapter.
+        bare: Model without it.
+        folder: Folder of the tokenizer.
+        settings: Settings of `OWN_FILE`.
+    """
+    from transformers import AutoTokenizer
+
+    if settings["bidirectional_layers"]:
+        from sts_lightning.models.architectures.bidirectional import make_bidirectional
+
+        make_bidirectional(bare, settings["bidirectional_layers"])
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.padding_side = "right"
+    prompts = {key: settings[key] for key in ("template", "query", "document")}
+    rows = SentenceTokenizer(tokenizer, None, **prompts)
+    rows.evaluation_length = settings["max_length"]
+    model.eval()
+
+    def embed(chunk: dict[str, Tensor]) -> Tensor:
+        mask = chunk["attention_mask"]
+        given = {name: values.to(bare.device) for name, values in chunk.items()}
+        output = model(
+            input_ids=given["input_ids"], attention_mask=given["attention_mask"], output_hidden_states=True
+        )
+        hidden = output.hidden_states
+        if settings["layer"] != -1:
+            hidden = (hidden[settings["layer"]],)
+        elif settings["pooling"] != "first_last_mean":
+            hidden = (output.last_hidden_state,)
+        return pool(settings["pooling"], [part.cpu() for part in hidden], mask, chunk.get("mask_at"))
+
+    @torch.no_grad()
+    def vectors(texts: Sequence[str], role: Role | None) -> np.ndarray:
+        batch = rows.rows(texts, usual_chunk_tokens("cpu"), text_edit=settings["text_edit"], role=role)
+        pooled = batch.arrange(torch.cat(list(map(embed, batch.chunks))))
+        pooled = F.normalize(pooled, dim=-1) if settings["normalize"] else pooled
+        return np.asarray(pooled[:, : settings["truncate_dim"]].numpy())
+
+    return vectors
+
+
+def _in_onnxruntime(folder: Path, settings: Mapping[str, Any], trust_remote_code: bool) -> Vectors:
+    import onnxruntime
+    from tokenizers import Tokenizer
+
+    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    by_role = settings["query"] is not None or settings["document"] is not None
+
+    def vectors(texts: Sequence[str], role: Role | None) -> np.ndarray:
+        prefix = ""  # the tokenizer has the template, unless there are several
+        if by_role:
+            own = None if role is None else settings[role]
+            prefix = (settings["template"] or SLOT).removesuffix(SLOT) if own is None else own
+        found = []
+        for some in (texts[:1], texts[1:]):  # other numbers of rows than the graph was traced with
+            rows = tokenizer.encode_batch([prefix + text for text in some])
+            if rows:
+                inputs = {
+                    "input_ids": np.array([row.ids for row in rows]),
+                    "attention_mask": np.array([row.attention_mask for row in rows]),
+                }
+                found.append(session.run(None, inputs)[0])
+        return np.concatenate(found)
+
+    return vectors
+
+
+READERS: dict[ExportFormat, tuple[str, Reader]] = {
+    "sentence-transformers": ("sentence-transformers", _in_sentence_transformers),
+    "merged": ("transformers", _in_transformers),
+    "adapter": ("peft", _in_peft),
+    "onnx": ("onnxruntime", _in_onnxruntime),
+}
+"""Library that an export is for, and how its vectors are computed there."""
