@@ -330,7 +330,7 @@ def _meant(group: str, name: str) -> str:
     if group == "data" and (elsewhere or Path(name).suffix):
         setting = shlex.quote(path_override("path", name))
         if Path(name).suffix:
-            hub = Path(name).suffix.lower() in (".parquet", ".arrow", ".json")  # what `datasets` alone reads
+            hub = Path(name).suffix.lower() in (".arrow", ".json")  # what `datasets` alone reads
             return f"Your scored pairs are data={'pairs_hub' if hub else 'pairs_file'} {setting}."
         return f"Scored pairs of the hub or of a folder are data=pairs_hub {setting}."
     if group == "prompt" and (" " in name or "{" in name):
