@@ -97,7 +97,7 @@ def mine_command(
     """Write each pair of a file with the nearest second sentences of other pairs, as hard negatives.
 
     MODEL is a run folder, a folder of sentence-transformers or transformers, an id on the model hub, or a
-    choice of model=, such as minilm. PAIRS is a CSV, TSV, JSONL or Parquet file of anchors, each with a positive.
+    choice of model=, such as minilm. PAIRS is a CSV, TSV, JSONL or Parquet file of anchors and positives.
     docs/own_pairs.md has the definition.
     """
     check_output("--to", to, pairs, corpus, suffix=".csv")
@@ -117,7 +117,7 @@ def mine_command(
         encoder, [("texts", [*zip(*texts, strict=True), further or []], encoder.tokenizer.evaluation_length)]
     )
     reader = encoder if cache_dir is None else cached_vectors(encoder, str(cache_dir))
-    mined = mine(texts, further or [], reader, Rule(**rule), bool(encoder.tokenizer.roles))
+    mined = mine(texts, further or [], reader, Rule(**rule))
     names = ["anchor", "positive", "negative", *(f"negative{i}" for i in range(2, rule["negatives"] + 1))]
     with replacing(to) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([names, *mined])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from sts_lightning.cli.main import main
@@ -44,6 +45,18 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         main([*command, "--write", str(tmp_path / "clean.tsv")])
     with pytest.raises(SystemExit, match="no column named 'c'"):
         main([*command[:-1], "c"])
+
+
+def test_a_compressed_file_is_written_compressed(tmp_path: Path) -> None:
+    train, test, clean = tmp_path / "train.jsonl.gz", tmp_path / "test.parquet", tmp_path / "clean.jsonl.gz"
+    table = pd.DataFrame({"a": [FLUTE[0], "New"], "b": [FLUTE[1], "pair"]})
+    table.to_json(train, orient="records", lines=True)
+    pd.DataFrame(TEST_PAIRS, columns=["a", "b"]).to_parquet(test)
+    options = ["--columns", "a", "b", "--write", str(clean)]
+    main(["leaks", str(train), "--against", str(test), *options])
+    assert pd.read_json(clean, lines=True).to_dict("list") == {"a": ["New"], "b": ["pair"]}
+    with pytest.raises(SystemExit, match="--write copies lines"):
+        main(["leaks", str(test), "--against", str(train), *options[:-1], str(tmp_path / "clean.parquet")])
 
 
 def test_sentences_are_read_as_training_reads_them(tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from sts_lightning.core.errors import ConfigError, DataError
-from sts_lightning.data.files import load_test_files
+from sts_lightning.data.files import load_test_files, read_text_pairs
 
 ROWS = "q,a,r\nOne dog.,Two  dogs.,6\nRain.,Sun.,1.5\n"
 COLUMNS = ("q", "a", "r")
@@ -67,3 +68,25 @@ def test_columns_are_three_different_ones(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_test_files([str(tmp_path / "mine.csv")], ("q", "q", "r"))
     assert caught.value.key == "sentence1"
+
+
+def test_compressed_files_and_parquet_are_the_same_task(tmp_path: Path) -> None:
+    table = pd.DataFrame({"q": ["One dog.", "Rain."], "a": ["Two  dogs.", "Sun."], "r": [6, 1.5]})
+    table.to_csv(tmp_path / "mine.csv", index=False)
+    table.to_csv(tmp_path / "a.csv.gz", index=False)
+    table.to_csv(tmp_path / "b.TSV.GZ", index=False, sep="\t", compression="gzip")
+    table.to_json(tmp_path / "c.jsonl.gz", orient="records", lines=True)
+    table.to_parquet(tmp_path / "d.parquet")
+    files = [str(path) for path in sorted(tmp_path.iterdir())]
+    tasks = load_test_files(files, COLUMNS)
+    assert [task.name for task in tasks] == ["a", "b", "c", "d", "mine"]
+    assert all(task.subsets["test"].to_dict() == tasks[-1].subsets["test"].to_dict() for task in tasks)
+
+
+def test_near_names_are_proposed_as_they_are_typed(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("question,answer,label\na,b,1\nc,d,2\n")
+    with pytest.raises(DataError, match=r"Near are: sentence1=question sentence2=answer score=label\.$"):
+        load_test_files([str(path)])
+    with pytest.raises(DataError, match=r"Near are: --columns question answer\.$"):
+        read_text_pairs(path, ("sentence1", "sentence2"))

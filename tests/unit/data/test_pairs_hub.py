@@ -20,6 +20,9 @@ from sts_lightning.core.errors import DataError
 from sts_lightning.data.hub_pairs import pairs_hub, triplets_hub
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.own_pairs import pairs_file
+from sts_lightning.data.readers.hub import HubTable
+from sts_lightning.data.readers.row_values import BadRows
+from sts_lightning.data.readers.rows import TextRow
 from tests.support.data_modules import data_module
 from tests.support.hub_folder import own_caches, rows, save
 from tests.support.hub_server import Hub
@@ -272,6 +275,30 @@ def test_triplets(columns: tuple[str, ...], tmp_path: Path) -> None:
     save(tmp_path, "train", [*found, ("a", " ", "n")], names=("anchor", "positive", "negative"))
     with pytest.raises(DataError, match="split train, row 20: a sentence is empty"):
         data_module(triplets_hub, "absent", str(tmp_path), columns, dev_path=scored).setup()
+
+
+def test_lists_of_a_table(tmp_path: Path) -> None:
+    records = {
+        "query": ["a", "b", "c", "d"],
+        "pos": [["p", "q"], ["r"], [], ["s", " "]],
+        "neg": [["n"], None, ["m"], ["m"]],
+    }
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table(records), path)
+    table = HubTable(str(path), ("query", "pos", "neg"))
+    bad = BadRows()
+    assert table.has_lists("train")
+    assert list(table.text_rows("train", "data.split", bad)) == [
+        TextRow(0, "a", ["p", "q"], ["n"]),
+        TextRow(1, "b", ["r"], []),
+    ]
+    with pytest.raises(
+        DataError, match=r"split train, row 2: 'pos' has no texts; and 1 more row with errors"
+    ):
+        bad.check()
+    other = HubTable(str(path), ("anchor", "positive", "negative"))
+    with pytest.raises(DataError, match=r"Near are: 'data\.columns=\[query,pos,neg\]'\.$"):
+        list(other.text_rows("train", "data.split", bad))
 
 
 def parquet(count: int, start: int = 0) -> bytes:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ def test_reads_lines_and_counts_empty_ones(tmp_path: Path) -> None:
     (tmp_path / "wiki1m_for_simcse.txt").write_text(path.read_text())
     published = training(sentences, root=str(tmp_path)).train
     assert published["sentence1"][0] == "One sentence ."
+
+
+def test_a_compressed_file_has_the_same_sentences(tmp_path: Path) -> None:
+    text = "One dog.\n\nIt rained.\n"
+    (tmp_path / "a.txt").write_text(text)
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text.encode()))
+    assert read(tmp_path / "a.txt.gz").train.to_dict() == read(tmp_path / "a.txt").train.to_dict()
 
 
 def test_limit_draws_the_same_sentences(tmp_path: Path) -> None:
@@ -70,7 +78,7 @@ def test_missing_files(tmp_path: Path) -> None:
         training(sentences, root=str(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.csv.gz", "a.parquet"])
 def test_a_table_is_no_text_file(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text("sentence1,sentence2,score\na,b,1\nc,d,2\n")

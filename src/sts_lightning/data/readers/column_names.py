@@ -156,7 +156,9 @@ def is_aside(name: str) -> bool:
     """Return whether a name is a usual one of what is no text of a row, such as an id."""
     text = folded(name)
     return (
-        text in ASIDE or text.endswith(("_id", "_ids", "_images", "_videos")) or text.startswith("unnamed:")
+        text in ASIDE
+        or text.endswith(("_id", "_ids", "_images", "_videos"))
+        or text.startswith(("unnamed:", "__index_level_"))
     )
 
 

@@ -93,7 +93,7 @@ class HubTable:
                 yield where, None, texts
 
     def text_rows(self, split: str, setting: str, bad: BadRows) -> Iterator[TextRow]:
-        """Yield the rows of an anchor, its positives and its negatives, any of which may be lists; see `rows`."""
+        """Yield rows of an anchor, its positives and negatives, which may be lists; see `rows`."""
         for row, values in self._values(split, setting, ()):
             with bad:
                 record = dict(zip(self.columns, values, strict=True))

@@ -44,7 +44,8 @@ class Layout:
         kind: Kind of its rows.
         columns: Names: of the first text, the second and the score; of the anchor, the positives and any
             negatives; or of the text and the class.
-        lists: Whether positives or negatives of a row may be lists of texts, or of messages.
+        lists: Whether positives or negatives of a row may be lists of texts or of messages, or negatives
+            may be missing.
         note: What was taken for what, for the log.
     """
 
@@ -163,10 +164,13 @@ class _Sample:
             return "list"
         if not values or any(isinstance(value, bool) for value in values):
             return "other"
+        written = all(isinstance(value, str) for value in values)
+        if written and (is_negative(name) or folded(name) in (*usual.ANCHORS, *usual.POSITIVES)):
+            return "text"  # an answer may be a number
         texts = [str(value) for value in values]
         if sum(map(is_number, texts)) > len(texts) / 2:  # a row may be wrong, which its reader then says
             return "whole" if all(map(is_whole, texts)) else "number"
-        return "text" if all(isinstance(value, str) for value in values) else "other"
+        return "text" if written else "other"
 
     def is_number(self, name: str) -> bool:
         """Return whether a column holds numbers."""
@@ -243,7 +247,10 @@ class _Sample:
     def rows(self, anchor: str, positive: str, *negatives: str, beside: str = "") -> Layout:
         """Return the layout of an anchor, its positives and its negatives."""
         names = (anchor, positive, *negatives)
-        many = any(
+        fewer = not is_table(self.path) and any(
+            record.get(name) is None for name in negatives for record in self.records
+        )
+        many = fewer or any(
             isinstance(value, list) and not is_messages(value)
             for name in names[1:]
             for value in self.values(name)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -310,3 +311,48 @@ def test_a_row_with_too_few_columns(tmp_path: Path) -> None:
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.csv: cannot be read"):
         read_lines(tmp_path / "none.csv")
+
+
+TABLE = pd.DataFrame({"sentence1": ["a", "caf\xe9"], "sentence2": ["b", "d"], "score": [1.5, 2.0]})
+
+
+def test_parquet_has_rows_from_0(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    TABLE.to_parquet(path)
+    assert read_records(path, NAMES, ["score"]) == [(0, ["a", "b", "1.5"]), (1, ["caf\xe9", "d", "2.0"])]
+    with pytest.raises(
+        DataError, match=r"a\.parquet, row 0: 'score' must be a string.* more row .*: row 1\.$"
+    ):
+        read_records(path, NAMES)
+    with pytest.raises(
+        DataError, match=r"no column named 'x'; the file has 'sentence1'.*with data\.columns\."
+    ):
+        read_records(path, ["sentence1", "x"], setting="data.columns")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv.gz", b"a,b\n1,2\n", r"a\.csv\.gz: cannot be decompressed"),
+        ("a.csv.gz", gzip.compress(b"sentence1,sentence2,score\na,b,1\n")[:-9], "cannot be decompressed"),
+        ("a.parquet", b"PAR1 no more", r"a\.parquet: not a valid Parquet file"),
+        ("a.parquet", None, r"a\.parquet: cannot be read"),
+        ("a.gz", gzip.compress(b"x"), "unknown file format"),
+    ],
+)
+def test_broken_files(name: str, content: bytes | None, message: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_records(path, NAMES, ["score"])
+
+
+def test_messages_are_texts(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "a.jsonl",
+        '{"messages": [{"role": "user", "content": "a"}], "score": 1, '
+        '"positive_messages": [[{"role": "user", "content": "b"}]]}\n',
+    )
+    names = ["messages", "positive_messages", "score"]
+    assert read_records(path, names, ["score"]) == [(1, ["a", "b", "1"])]
