@@ -104,8 +104,9 @@ def _add_choices() -> None:
     said = is_first_process() and not given & set(COMPOSING)
     with showing_progress() if said else contextlib.nullcontext():
         added = choose_by_file(sys.argv[1:])
-    sys.argv += added
-    _typed.extend(added)
+    for words in (sys.argv, _typed) if added else ():
+        place = max(index for index, word in enumerate(words) if word.lstrip("+").startswith("path="))
+        words[place + 1 : place + 1] = added  # Hydra wants all settings in a row, as in path=... --cfg job
 
 
 @contextlib.contextmanager
