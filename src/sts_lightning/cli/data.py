@@ -97,7 +97,7 @@ def mine_command(
     """Write each pair of a file with the nearest second sentences of other pairs, as hard negatives.
 
     MODEL is a run folder, a folder of sentence-transformers or transformers, an id on the model hub, or a
-    choice of model=, such as minilm. PAIRS is a CSV, TSV or JSONL file of anchors, each with a positive.
+    choice of model=, such as minilm. PAIRS is a CSV, TSV, JSONL or Parquet file of anchors, each with a positive.
     docs/own_pairs.md has the definition.
     """
     check_output("--to", to, pairs, corpus, suffix=".csv")

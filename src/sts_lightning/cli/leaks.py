@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import os
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import check_output, write_atomic
 from sts_lightning.data.files import read_text_pairs
 from sts_lightning.data.readers.sts_sets import load_sickr, load_sts_tasks, load_stsb
-from sts_lightning.data.readers.text_files import read_lines
+from sts_lightning.data.readers.text_files import read_lines, suffix_of
 from sts_lightning.data.tables import make_table, pairs_of
 from sts_lightning.evaluation.leaks import KINDS, Leak, Pairs, find_leaks
 
@@ -48,12 +49,14 @@ def leaks_command(
 ) -> None:
     """Count the training pairs that also occur in a test set: exact, swapped, normalised, nearly equal.
 
-    FILE is a CSV, TSV or JSONL file of pairs, by default the training pairs of STS-B and SICK-R.
+    FILE is a CSV, TSV, JSONL or Parquet file of pairs, by default the training pairs of STS-B and SICK-R.
     """
     tests_file = None if against == "sts7" else Path(against)
     check_output("--list", listing, file, tests_file)
     suffix = None if file is None else file.suffix or None  # it has the source's format
     check_output("--write", clean, tests_file, listing, suffix=suffix)
+    if clean is not None and file is not None and suffix_of(file) == ".parquet":
+        raise ConfigError("--write copies lines, which a Parquet file has not; save it as JSONL first.")
     if clean is not None and (file is None or os.path.realpath(clean) == os.path.realpath(file)):
         raise ConfigError("--write needs a training file, and a name other than that of the training file.")
     pairs: Pairs
@@ -103,8 +106,9 @@ def _write_list(leaks: Sequence[Leak], pairs: Pairs, ends: Sequence[int], path: 
 def _write_clean(source: Path, ends: Sequence[int], leaking: set[int], path: Path) -> None:
     lines = read_lines(source)
     starts = [1, *(end + 1 for end in ends[:-1])]
-    starts[0] = 1 if source.suffix.lower() == ".jsonl" else 2  # after the header line
+    starts[0] = 1 if suffix_of(source) == ".jsonl" else 2  # after the header line
     # A quoted field may span lines.
     gone = {line for row in leaking for line in range(starts[row], ends[row] + 1)}
     kept = [line for number, line in enumerate(lines, start=1) if number not in gone]
-    write_atomic(path, "\n".join(kept) + "\n")
+    text = "\n".join(kept) + "\n"
+    write_atomic(path, gzip.compress(text.encode(), mtime=0) if path.suffix.lower() == ".gz" else text)

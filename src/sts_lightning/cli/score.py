@@ -39,7 +39,7 @@ def score_command(
     """Write the sentences and the cosine of each pair as CSV.
 
     MODEL is a run folder, a folder of sentence-transformers or transformers, an id on the model hub, or a
-    choice of model=, such as minilm. PAIRS is a CSV, TSV or JSONL file with two text columns.
+    choice of model=, such as minilm. PAIRS is a CSV, TSV, JSONL or Parquet file with two text columns.
     """
     check_output("--to", to, pairs)
     if to is None:  # standard output holds the CSV

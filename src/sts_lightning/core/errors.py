@@ -36,6 +36,11 @@ def at_setting(key: str) -> Iterator[None]:
         raise
 
 
+def line_or_row(path: str | Path) -> str:
+    """Return what a number names in a file: a row of a Parquet file, which has no lines."""
+    return "row" if str(path).lower().endswith((".parquet", ".parquet.gz")) else "line"
+
+
 class ConfigError(UserError):
     """Invalid configuration value or combination of values."""
 
@@ -46,7 +51,7 @@ class DataError(UserError):
     Args:
         message: Description of what was expected, and what was there instead.
         path: Path of the file.
-        line: Number of the malformed line, from 1.
+        line: Number of the malformed line, from 1, or of the row of a Parquet file, from 0.
         key: As in `UserError`.
         hint: As in `UserError`.
     """
@@ -59,7 +64,9 @@ class DataError(UserError):
         key: str | None = None,
         hint: str | None = None,
     ) -> None:
-        where = "" if path is None else f"{path}: " if line is None else f"{path}, line {line}: "
+        where = (
+            "" if path is None else f"{path}: " if line is None else f"{path}, {line_or_row(path)} {line}: "
+        )
         super().__init__(f"{where}{message}", key, hint)
         self.path = path
         self.line = line

@@ -14,7 +14,7 @@ from sts_lightning.core.files import last_name
 from sts_lightning.data.fetch.hints import fetch_hint
 from sts_lightning.data.readers.row_values import BadRows, Range, score, sentence
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.readers.text_files import read_records
+from sts_lightning.data.readers.text_files import read_records, stem_of
 from sts_lightning.data.tables import LABELLED, SourceCount, require_varied_scores, table_of_rows
 
 Files = str | list[str] | dict[str, float]
@@ -166,9 +166,10 @@ def task_name(path: Path, alone: bool = True) -> str:
         path: Path of the file.
         alone: Whether no other file has this name.
     """
-    if alone and path.stem not in RESERVED:
-        return path.stem
-    return f"{path.absolute().parent.name}/{path.stem}"
+    stem = stem_of(path)
+    if alone and stem not in RESERVED:
+        return stem
+    return f"{path.absolute().parent.name}/{stem}"
 
 
 def read_text_pairs(path: Path, columns: Sequence[str]) -> tuple[list[tuple[str, str]], list[int]]:
@@ -224,7 +225,7 @@ def load_test_files(
     with the folder, and so is a file with a name of `RESERVED`.
 
     Args:
-        files: Paths of CSV, TSV or JSONL files.
+        files: Paths of CSV, TSV, JSONL or Parquet files.
         columns: Names of the columns of the first sentence, the second sentence and the score.
         score_range: Lowest and highest allowed score; not checked if not given.
         setting: What the user names the columns with, for errors.
@@ -239,8 +240,8 @@ def load_test_files(
             key=setting.partition(",")[0],
         )
     paths = [Path(file) for file in files]
-    stems = Counter(path.stem for path in paths)
-    names = [task_name(path, stems[path.stem] == 1) for path in paths]
+    stems = Counter(map(stem_of, paths))
+    names = [task_name(path, stems[stem_of(path)] == 1) for path in paths]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ConfigError(

@@ -15,7 +15,7 @@ import numpy as np
 from datasets import Dataset
 
 from sts_lightning.core.choices import LabelKind
-from sts_lightning.core.errors import DataError, at_setting
+from sts_lightning.core.errors import DataError, at_setting, line_or_row
 from sts_lightning.core.text import counted
 from sts_lightning.data.data_set import DEV, TEST, TRAINING, DataSet, Splits
 from sts_lightning.data.files import (
@@ -75,8 +75,8 @@ def pairs_file(
     """Scored pairs of files, with a dev split taken from them if no dev file is given (`ScoredPairs`).
 
     Args:
-        path: Training file; ``.csv`` (quoted), ``.tsv`` (not quoted) or ``.jsonl``. Or several files, or
-            files with their weights, see `Files`.
+        path: Training file; ``.csv`` (quoted), ``.tsv`` (not quoted), ``.jsonl`` or ``.parquet``, each of
+            which may be compressed (``.gz``). Or several files, or files with their weights, see `Files`.
         seed: Random seed of the split.
         dev_path: File with dev pairs.
         test_path: File with test pairs for the report.
@@ -114,7 +114,7 @@ def pairs_file(
                     if row < count.read:
                         # Read once more, for errors alone: texts with line breaks shift the lines.
                         records = read_records(Path(file), list(columns), columns[2:], bad=BadRows())
-                        return f"{file}, line {next(islice(records, row, None))[0]}"
+                        return f"{file}, {line_or_row(file)} {next(islice(records, row, None))[0]}"
                     row -= count.read
                 raise IndexError(row)
 

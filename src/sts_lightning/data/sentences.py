@@ -17,7 +17,7 @@ from sts_lightning.data.data_set import DataSet, Splits
 from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
 from sts_lightning.data.files import Files, only_file, read_files, training_files
 from sts_lightning.data.readers.row_values import fold, is_blank
-from sts_lightning.data.readers.text_files import SUFFIXES, read_lines
+from sts_lightning.data.readers.text_files import SUFFIXES, read_lines, suffix_of
 from sts_lightning.data.tables import SourceCount, check_limit, make_table, sample_rows, sentence_columns
 
 [SENTENCE] = sentence_columns(1)
@@ -72,7 +72,7 @@ def sentences(
 
 def read_sentences(path: Path, name: str, folded: bool) -> tuple[Dataset, SourceCount]:
     """Read the sentences of a file, with white space folded only where the file is a published one."""
-    if path.suffix.lower() in SUFFIXES:
+    if suffix_of(path) in SUFFIXES:
         raise DataError(
             "is a table by its name; a text file with one sentence a line is expected. Write the column "
             "of the sentences to a file of its own, without a header.",

@@ -18,7 +18,9 @@ from datasets import DatasetBuilder, load_dataset_builder
 from datasets.exceptions import DatasetGenerationError
 
 from sts_lightning.core.errors import DataError, UserError
-from sts_lightning.data.readers.row_values import BadRows, text_of
+from sts_lightning.data.readers.column_names import near_columns
+from sts_lightning.data.readers.row_values import BadRows, is_messages, plain, text_of
+from sts_lightning.data.readers.rows import SAMPLE, TextRow, text_row
 
 TABLES = ("parquet", "csv", "json", "arrow", "cache")
 """Builders of `datasets` whose data are tables; ``cache``: a table prepared before, read without network."""
@@ -81,6 +83,37 @@ class HubTable:
         Raises:
             DataError: A split or column does not exist, or the split has no rows.
         """
+        for row, values in self._values(split, setting, numbers):
+            where = self._place(split, row)
+            with bad:
+                texts = [
+                    text_of(plain(value, column, where), column, column in numbers, where)
+                    for value, column in zip(values, self.columns, strict=True)
+                ]
+                yield where, None, texts
+
+    def text_rows(self, split: str, setting: str, bad: BadRows) -> Iterator[TextRow]:
+        """Yield the rows of an anchor, its positives and its negatives, any of which may be lists; see `rows`."""
+        for row, values in self._values(split, setting, ()):
+            with bad:
+                record = dict(zip(self.columns, values, strict=True))
+                yield text_row(row, record, self.columns, self._place(split, row))
+
+    def has_lists(self, split: str) -> bool:
+        """Return whether a column of a split that is read holds lists of texts or of conversations."""
+        table = self._splits[split][:SAMPLE] if split in self._splits else {}
+        return any(
+            isinstance(value, list) and not is_messages(value)
+            for column in self.columns[1:]
+            for value in table.get(column, ())
+        )
+
+    def _place(self, split: str, row: int) -> str:
+        return f"{self.path}, split {split}, row {row}"
+
+    def _values(
+        self, split: str, setting: str, numbers: Collection[str]
+    ) -> Iterator[tuple[int, tuple[Any, ...]]]:
         if split not in self._splits:
             raise self._error(
                 f"it has no split {split!r}.", setting, f"There are: {', '.join(self._splits)}."
@@ -89,11 +122,12 @@ class HubTable:
         names = table.column_names
         missing = [column for column in self.columns if column not in names]
         if missing:
+            near = near_columns(self.columns, names, numbers, "data.columns")
             raise DataError(
                 f"no column named {', '.join(map(repr, missing))}; there are {', '.join(map(repr, names))}.",
                 source,
                 key="data.columns",
-                hint="Give the names of the columns with data.columns=[...].",
+                hint=f"Give the names of the columns with data.columns=[...]. {near}".strip(),
             )
         # The library names a second column of a name so, and takes surplus fields of rows for an index.
         doubtful = {*(f"{column}.1" for column in self.columns), "__index_level_0__"} & {*names}
@@ -105,14 +139,7 @@ class HubTable:
             )
         if len(table) == 0:
             raise DataError("it has no rows.", source, key="path")
-        for row, values in enumerate(zip(*(table[column][:] for column in self.columns), strict=True)):
-            where = f"{source}, row {row}"
-            with bad:
-                texts = [
-                    text_of(value, column, column in numbers, where)
-                    for value, column in zip(values, self.columns, strict=True)
-                ]
-                yield where, None, texts
+        yield from enumerate(zip(*(table[column][:] for column in self.columns), strict=True))
 
     def _error(self, message: str, key: str = "path", hint: str | None = None) -> DataError:
         return DataError(message, self.path, key=key, hint=hint)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.readers.row_values import BadRows, folded_sentence, sentence
+from sts_lightning.data.readers.row_values import BadRows, folded_sentence, sentence, without_point
 from sts_lightning.data.readers.text_files import read_records
 
 log = logging.getLogger(__name__)
-
-_WHOLE = re.compile(r"(?<=[0-9])\.0+$")
-"""End of a whole number as pandas writes it in a column with gaps: 1.0."""
 
 COLUMNS = ("premise", "hypothesis", "label")
 """Usual names of the columns."""
@@ -33,7 +29,7 @@ def read_nli_pairs(
     """Read the premise, the hypothesis and the index of the class of each pair.
 
     Args:
-        path: CSV, TSV or JSONL file.
+        path: CSV, TSV, JSONL or Parquet file.
         columns: Names of the columns of premise, hypothesis and label.
         classes: Names of the classes in lower case; a label is one of them in any case, or its index where
             no name is a number.
@@ -53,7 +49,7 @@ def read_nli_pairs(
         with bad:
             word = label.strip().lower()
             if word not in classes:
-                word = _WHOLE.sub("", word)
+                word = without_point(word)
             if word not in classes and word not in known:
                 also = f" (or {', '.join(known)} in this order)" if known else ""
                 raise DataError(f"the label {label!r} is not {', '.join(classes)}{also}.", path, line)

@@ -14,7 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from sts_lightning.core.errors import DataError
+from sts_lightning.core.errors import DataError, line_or_row
 from sts_lightning.core.text import counted
 
 INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Zs"}
@@ -28,6 +28,11 @@ Range = tuple[float, float]
 
 _BROKEN = re.compile("[\0\ud800-\udfff]")
 """What no tokenizer takes, but JSON may hold: a NUL character, and half of a character."""
+
+_NUMBER = re.compile(r"\s*[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][+-]?[0-9]+)?\s*")
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+(\.0+)?\s*")
+_POINT = re.compile(r"(?<=[0-9])\.0+$")
+"""End of a whole number as pandas writes it in a column with gaps: 1.0."""
 
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
@@ -59,16 +64,61 @@ def text_of(
     return value
 
 
-def sentence(text: str, path: Path | str | None = None, line: int | None = None) -> str:
+def sentence(
+    text: str, path: Path | str | None = None, line: int | None = None, what: str = "a sentence"
+) -> str:
     """Return a sentence as it is, which has to have a visible character.
+
+    Args:
+        text: The sentence.
+        path: Path of the file, for errors.
+        line: Number of the line, for errors.
+        what: What it is, for errors.
 
     Raises:
         DataError: The sentence is empty, or has no visible character.
     """
     if is_blank(text):
         problem = f"has no visible character ({ascii(text)[1:-1][:40]})" if text.split() else "is empty"
-        raise DataError(f"a sentence {problem}.", path, line)
+        raise DataError(f"{what} {problem}.", path, line)
     return text
+
+
+def plain(value: Any, name: str, path: Path | str | None = None, line: int | None = None) -> Any:
+    """Return the text of messages, or the only one of a list of them; any other value as it is.
+
+    Raises:
+        DataError: A message has no text.
+    """
+    if isinstance(value, list) and len(value) == 1 and is_messages(value[0]):
+        value = value[0]
+    return message_text(value, name, path, line) if is_messages(value) else value
+
+
+def is_messages(value: Any) -> bool:
+    """Return whether a value is a conversation: a list of objects with a role and a content."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(part, dict) and {"role", "content"} <= part.keys() for part in value)
+    )
+
+
+def message_text(
+    messages: Sequence[dict[str, Any]],
+    name: str,
+    path: Path | str | None = None,
+    line: int | None = None,
+) -> str:
+    """Return the text of the messages of a user and an assistant, one a line, without a system's.
+
+    Raises:
+        DataError: A message has no text.
+    """
+    texts = [message["content"] for message in messages if message["role"] in ("user", "assistant")]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise DataError(f"{name!r} has no message of a user or assistant with a text.", path, line)
+    return "\n".join(texts)
 
 
 def folded_sentence(text: str, path: Path | str | None = None, line: int | None = None) -> str:
@@ -116,13 +166,29 @@ class BadRows:
             return
         if self._others:
             lines = [str(line) for line in self._others[:SHOWN_LINES] if line is not None]
-            where = f": line{'' if len(lines) == 1 else 's'} {', '.join(lines)}" if lines else ""
+            word = "line" if self._first.path is None else line_or_row(self._first.path)
+            where = f": {word}{'' if len(lines) == 1 else 's'} {', '.join(lines)}" if lines else ""
             more = f"{counted(len(self._others), 'more row')} with errors{where}"
             end = ", ..." if lines and len(self._others) > SHOWN_LINES else "."
             self._first.args = (f"{str(self._first).removesuffix('.')}; and {more}{end}",)
         if hint is not None:
             self._first.add_hint(hint)
         raise self._first
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a number, perhaps with a decimal comma."""
+    return bool(_NUMBER.fullmatch(text))
+
+
+def is_whole(text: str) -> bool:
+    """Return whether a text is a whole number, perhaps with ``.0``."""
+    return bool(_WHOLE.fullmatch(text))
+
+
+def without_point(text: str) -> str:
+    """Return a whole number without the ``.0`` that pandas writes in a column with gaps; other texts stay."""
+    return _POINT.sub("", text)
 
 
 def is_blank(text: str) -> bool:

@@ -1,0 +1,216 @@
+"""Usual names of columns by their role, and those of a file that are near the ones that are wanted."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from collections.abc import Collection, Sequence
+
+ANCHORS = (
+    "anchor",
+    "query",
+    "queries",
+    "query_text",
+    "question",
+    "text1",
+    "text_1",
+    "texta",
+    "text_a",
+    "sentence1",
+    "sentence_1",
+    "sentencea",
+    "sentence_a",
+    "sent0",
+    "premise",
+    "question1",
+    "messages",
+    "text",
+    "sentence",
+    "utterance",
+)
+"""Usual names of the first column, in lower case."""
+
+POSITIVES = (
+    "positive",
+    "positives",
+    "positive_messages",
+    "positive_passages",
+    "pos",
+    "pos_doc",
+    "answer",
+    "answers",
+    "response",
+    "document",
+    "doc",
+    "passage",
+    "context",
+    "text2",
+    "text_2",
+    "textb",
+    "text_b",
+    "sentence2",
+    "sentence_2",
+    "sentenceb",
+    "sentence_b",
+    "sent1",
+    "hypothesis",
+    "question2",
+    "entailment",
+)
+"""Usual names of the second column."""
+
+NEGATIVES = (
+    "negative",
+    "negatives",
+    "negative_messages",
+    "negative_passages",
+    "neg",
+    "neg_doc",
+    "hard_neg",
+    "hard_negative",
+    "hard_negatives",
+    "rejected_response",
+    "rejected",
+    "contradiction",
+)
+"""Usual names of hard negatives; numbers may follow."""
+
+SCORES = (
+    "score",
+    "label",
+    "similarity",
+    "similarity_score",
+    "sim",
+    "relatedness",
+    "relatedness_score",
+    "relevance",
+    "rating",
+    "gold",
+    "gold_score",
+)
+"""Usual names of scores."""
+
+CLASSES = (
+    "label",
+    "labels",
+    "class",
+    "category",
+    "intent",
+    "topic",
+    "tag",
+    "target",
+    "label_text",
+    "gold_label",
+)
+"""Usual names of classes, those that are preferred first."""
+
+ASIDE = (
+    "",
+    "id",
+    "idx",
+    "index",
+    "guid",
+    "uuid",
+    "qid",
+    "pid",
+    "docid",
+    "split",
+    "type",
+    "source",
+    "url",
+    "lang",
+    "language",
+    "date",
+    "timestamp",
+    "author",
+    "comment",
+    "comments",
+    "note",
+    "notes",
+    "genre",
+    "prompt",
+    "instruction",
+    "pos_scores",
+    "neg_scores",
+    "category",
+    "intent",
+    "topic",
+    "tag",
+    "label_text",
+)
+"""Usual names of columns that are no texts of a row."""
+
+
+def folded(name: str) -> str:
+    """Return a name in lower case, with underscores for spaces and hyphens."""
+    return re.sub(r"[\s-]+", "_", name.strip(" \ufeff").lower())
+
+
+def is_negative(name: str) -> bool:
+    """Return whether a name is a usual one of hard negatives: ``negative``, ``negative_2``, ``neg3``."""
+    return re.sub(r"_?[0-9]+$", "", folded(name)) in NEGATIVES
+
+
+def is_aside(name: str) -> bool:
+    """Return whether a name is a usual one of what is no text of a row, such as an id."""
+    text = folded(name)
+    return (
+        text in ASIDE or text.endswith(("_id", "_ids", "_images", "_videos")) or text.startswith("unnamed:")
+    )
+
+
+def near_columns(
+    wanted: Sequence[str], names: Collection[str], numbers: Collection[str], setting: str
+) -> str:
+    """Return the columns of a file that are near those that are wanted, as a sentence with what to type.
+
+    Args:
+        wanted: Names that are wanted: of the first text, the second, and numbers or hard negatives.
+        names: Names of the file.
+        numbers: Those that hold numbers or classes.
+        setting: What the user names the columns with, such as ``data.columns``.
+
+    Returns:
+        The sentence, empty where the file has none near the first two or the numbers. Hard negatives
+        without a near one are left out.
+    """
+    found: list[str] = []
+    for position, column in enumerate(wanted):
+        free = [name for name in names if name not in found and (name == column or name not in wanted)]
+        near = column if column in free else _near(column, free, position, column in numbers)
+        if near is not None:
+            found.append(near)
+        elif position < 2 or column in numbers:
+            return ""
+    if not found or found == list(wanted):
+        return ""
+    return f"Near are: {typed_columns(found, setting)}."
+
+
+def typed_columns(names: Sequence[str], setting: str) -> str:
+    """Return what to type for these columns, as a shell takes it."""
+    if setting.startswith("--"):
+        return f"{setting} {shlex.join(names)}"
+    if setting.startswith("data."):
+        listed = [name if re.fullmatch(r"\w+", name) else f'"{name}"' for name in names]
+        return f"'{setting.partition(',')[0]}=[{','.join(listed)}]'"
+    keys = re.split(", | and ", setting)
+    return shlex.join(f"{key}={name}" for key, name in zip(keys, names, strict=False))
+
+
+def _near(column: str, names: Sequence[str], position: int, number: bool) -> str | None:
+    by_fold = {folded(name): name for name in reversed(names)}
+    if folded(column) in by_fold:
+        return by_fold[folded(column)]
+    if number:
+        usual: Sequence[str] = (*SCORES, *CLASSES)
+    elif position > 1:
+        usual = [text for text in by_fold if is_negative(text)]
+    else:
+        usual = POSITIVES if position else ANCHORS
+    for text in usual:
+        if text in by_fold:
+            return by_fold[text]
+    close = difflib.get_close_matches(folded(column), list(by_fold), n=1, cutoff=0.8)
+    return by_fold[close[0]] if close else None
