@@ -88,7 +88,9 @@ def test_two_runs_in_one_process_are_that_of_the_command(
         short(folder="first", seed=3)
 
 
-SCORED = "x\ty\ts\n" + "".join(f"the word a{i} b\tthe word c{i % 7}\t{i % 6}\n" for i in range(60))
+SCORED = "query\treply\trating\n" + "".join(
+    f"the word a{i} b\tthe word c{i % 7}\t{i % 6}\n" for i in range(60)
+)
 
 
 def test_a_file_stands_for_the_data_and_a_folder_is_made(caplog: pytest.LogCaptureFixture) -> None:
@@ -96,10 +98,10 @@ def test_a_file_stands_for_the_data_and_a_folder_is_made(caplog: pytest.LogCaptu
     settings = {"data.score_range": (0, 5), "data.batch_size": 16, "trainer.max_epochs": 1}
     with caplog.at_level(logging.INFO):
         run = sts_lightning.train(data="my pairs.tsv", model="tiny_bert", settings=settings)
-    assert "data=pairs_file loss=pearson data.columns=[x,y,s]; type another" in caplog.text
+    assert "data=pairs_file loss=pearson data.columns=[query,reply,rating]; type another" in caplog.text
     assert run.path.parent == Path.cwd() / "runs" / "pairs_file-pearson-tiny_bert"
     assert run.settings()["path"] == "my pairs.tsv"
-    assert run.settings()["data"]["columns"] == ["x", "y", "s"]
+    assert run.settings()["data"]["columns"] == ["query", "reply", "rating"]
     assert run.metrics().score
 
 
@@ -108,13 +110,19 @@ def test_the_file_of_a_command_decides_its_data_and_the_name_of_its_run(cli: Cli
     short = ["model=tiny_bert", "data.batch_size=16", "trainer.max_epochs=1"]
     done = cli("train.py", "path=my.tsv", *short)
     assert done.returncode == 0, done.stderr
-    assert sum("data=pairs_file loss=pearson data.columns=[x,y,s]; type" in one for one in said(done)) == 1
+    assert (
+        sum(
+            "data=pairs_file loss=pearson data.columns=[query,reply,rating]; type" in one
+            for one in said(done)
+        )
+        == 1
+    )
     (folder,) = Path("runs/pairs_file-pearson-tiny_bert").iterdir()
-    assert RunFolder(folder).settings()["data"]["columns"] == ["x", "y", "s"]
+    assert RunFolder(folder).settings()["data"]["columns"] == ["query", "reply", "rating"]
     typed = cli("train.py", "path=my.tsv", "loss=infonce", *short)
     assert typed.stderr.startswith("error: InfoNCELoss needs 2 or more views and no label")
     shown = cli("train.py", "path=my.tsv", "--cfg=job", *short)
-    assert yaml.safe_load(shown.stdout)["data"]["columns"] == ["x", "y", "s"], shown.stdout
+    assert yaml.safe_load(shown.stdout)["data"]["columns"] == ["query", "reply", "rating"], shown.stdout
     assert cli("train.py", "path=none.tsv", "--help").returncode == 0
 
 
