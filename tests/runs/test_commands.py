@@ -33,10 +33,21 @@ def test_help_needs_no_torch(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "wrong"), [("train.py", "dev=suit"), ("train.py", "optim.schedule=x"), ("eval.py", "suite=x")]
+    ("script", "wrong"),
+    [
+        ("train.py", "dev=suit"),
+        ("train.py", "optim.schedule=x"),
+        ("train.py", "optim.schedule=y path=../qa.csv"),
+        ("eval.py", "suite=x"),
+    ],
 )
 def test_a_wrong_choice_is_rejected_before_torch_is_imported(script: str, wrong: str, tmp_path: Path) -> None:
-    code = f"import runpy, sys\nsys.modules['torch'] = None\nsys.argv = ['{script}', '{wrong}']\n"
+    rows = "".join(f"Where is room {number}?,It is on floor {number}.\n" for number in range(10))
+    (tmp_path / "qa.csv").write_text(f"question,answer\n{rows}")
+    tmp_path /= "empty"
+    tmp_path.mkdir()
+    wrong, *others = wrong.split()
+    code = f"import runpy, sys\nsys.modules['torch'] = None\nsys.argv = {[script, wrong, *others]}\n"
     code += f"runpy.run_path({str(ROOT / script)!r}, run_name='__main__')"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False, text=True

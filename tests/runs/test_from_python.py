@@ -88,18 +88,58 @@ def test_two_runs_in_one_process_are_that_of_the_command(
         short(folder="first", seed=3)
 
 
-def test_a_file_stands_for_the_data_and_a_folder_is_made(short: Callable[..., RunFolder]) -> None:
-    rows = "".join(f"a {i} b\tc {i % 7} d\t{i % 6}\n" for i in range(60))
-    Path("my pairs.tsv").write_text(f"x\ty\ts\n{rows}")
-    settings = {"data.columns": ["x", "y", "s"], "data.score_range": (0, 5), "evaluation.final": False}
-    left = {key: value for key, value in SETTINGS.items() if not key.endswith("_size")}
-    run = sts_lightning.train(
-        data="my pairs.tsv", model="tiny_bert", settings=left | settings | {"data.batch_size": 16}
-    )
+SCORED = "query\treply\trating\n" + "".join(
+    f"the word a{i} b\tthe word c{i % 7}\t{i % 6}\n" for i in range(60)
+)
+
+
+def test_a_file_stands_for_the_data_and_a_folder_is_made(caplog: pytest.LogCaptureFixture) -> None:
+    Path("my pairs.tsv").write_text(SCORED)
+    settings = {"data.score_range": (0, 5), "data.batch_size": 16, "trainer.max_epochs": 1}
+    with caplog.at_level(logging.INFO):
+        run = sts_lightning.train(data="my pairs.tsv", model="tiny_bert", settings=settings)
+    assert "data=pairs_file loss=pearson data.columns=[query,reply,rating]; type another" in caplog.text
     assert run.path.parent == Path.cwd() / "runs" / "pairs_file-pearson-tiny_bert"
     assert run.settings()["path"] == "my pairs.tsv"
-    assert run.settings()["data"]["columns"] == ["x", "y", "s"]
+    assert run.settings()["data"]["columns"] == ["query", "reply", "rating"]
     assert run.metrics().score
+
+
+def test_the_file_of_a_command_decides_its_data_and_the_name_of_its_run(cli: Cli) -> None:
+    Path("my.tsv").write_text(SCORED)
+    short = ["model=tiny_bert", "data.batch_size=16", "trainer.max_epochs=1"]
+    done = cli("train.py", "path=my.tsv", *short)
+    assert done.returncode == 0, done.stderr
+    assert (
+        sum(
+            "data=pairs_file loss=pearson data.columns=[query,reply,rating]; type" in one
+            for one in said(done)
+        )
+        == 1
+    )
+    (folder,) = Path("runs/pairs_file-pearson-tiny_bert").iterdir()
+    assert RunFolder(folder).settings()["data"]["columns"] == ["query", "reply", "rating"]
+    typed = cli("train.py", "path=my.tsv", "loss=infonce", *short)
+    assert typed.stderr.startswith("error: InfoNCELoss needs 2 or more views and no label")
+    shown = cli("train.py", "path=my.tsv", "--cfg=job", *short)
+    assert yaml.safe_load(shown.stdout)["data"]["columns"] == ["query", "reply", "rating"], shown.stdout
+    assert cli("train.py", "path=none.tsv", "--help").returncode == 0
+
+
+def test_jobs_of_a_sweep_are_told_what_their_files_decided(cli: Cli) -> None:
+    for name in ("one.tsv", "two.tsv"):
+        Path(name).write_text(SCORED)
+    short = ["model=tiny_bert", "data.batch_size=16", "trainer.max_steps=1", "trainer.val_every=1"]
+    done = cli("train.py", "-m", "path=one.tsv,two.tsv", *short)
+    assert done.returncode == 0, done.stderr
+    assert sum("; type another data=" in line for line in said(done)) == 1
+    outputs = list(Path("runs/pairs_file-pearson-tiny_bert").glob("*/output.log"))
+    assert len(outputs) == 2
+    assert not any("; type another" in output.read_text() for output in outputs)
+
+
+def said(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return done.stdout.splitlines()
 
 
 def test_a_class_of_ones_own_in_a_thread(short: Callable[..., RunFolder]) -> None:

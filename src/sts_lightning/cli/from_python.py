@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 import sts_lightning.cli.entries.train  # noqa: F401  # registers what names a run folder
+from sts_lightning.cli.hydra_app import showing_progress
+from sts_lightning.config.by_file import choose_by_file
 from sts_lightning.config.check import check_known, path_override, shown
 from sts_lightning.config.compose import check_choices, compose_stages, composing, explain, job_config
 from sts_lightning.config.trust import NOTHING, wanted
@@ -32,7 +32,7 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
     devices need the command.
 
     Example:
-        >>> run = sts_lightning.train(data="pairs.csv", loss="pearson", settings={"optim.lr": 1e-4})
+        >>> run = sts_lightning.train(data="pairs.csv", settings={"optim.lr": 1e-4})
         >>> print(run.metrics().score)  # dev Spearman times 100
         >>> vectors = sts_lightning.load(run.path).encode(["A sentence."])
 
@@ -40,8 +40,8 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
         folder: Run folder, not used before; None: a new one, as the command makes it.
         settings: Settings by their dotted keys, as on the command line; a list is a list.
         **choices: Choices of groups (``model="minilm"``, ``experiment="demo"``) and settings of the top level
-            (``seed=2``). A file of scored pairs may stand for ``data``, and a class for a choice, as in
-            ``loss=MyLoss`` or ``loss=partial(MyLoss, delta=0.2)``.
+            (``seed=2``). A file may stand for ``data``: its columns decide the data, and the loss if none is
+            given. So may a class for a choice, as in ``loss=MyLoss`` or ``loss=partial(MyLoss, delta=0.2)``.
 
     Returns:
         The run, of several stages the last one.
@@ -53,13 +53,19 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
     set_gpu_defaults()
     given = {**choices, **settings}
     data = given.get("data")
-    if isinstance(data, str | Path) and Path(data).suffix:  # no choice has one
-        given |= {"data": "pairs_file", "path": data}
+    is_file = isinstance(data, str | Path) and bool(Path(data).suffix)  # no choice has one
+    if is_file:
+        given["path"] = given.pop("data")
     if folder is not None:
         given["hydra.run.dir"] = folder
     own = {key: value for key, value in given.items() if isinstance(value, type | partial)}
     overrides = [f"{key}={_written(value)}" for key, value in given.items() if key not in own]
     check_choices(overrides)
+    deciding = [*overrides, *(f"{key}=own" for key in own)]
+    if is_file and "experiment" in given:  # its loss stays, the file takes the place of its data
+        deciding = [*(text for text in deciding if not text.startswith("experiment=")), "loss=own"]
+    with showing_progress():
+        overrides += choose_by_file(deciding)
     with contextlib.ExitStack() as folders:
         try:
             with composing():
@@ -77,7 +83,7 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
                 raise ConfigError("several devices: start the run by the command.", key="trainer.devices")
         run = RunFolder(path)
         run.path.mkdir(parents=True, exist_ok=True)  # as Hydra does; an empty one is removed with its parents
-        with _showing_progress():
+        with showing_progress():
             if stages:
                 run_stages(run, stages, trust)
             else:
@@ -106,17 +112,3 @@ def _written(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_written, value)) + "]"
     return path_override("", value)[1:] if isinstance(value, str | Path) else shown(value)
-
-
-@contextlib.contextmanager
-def _showing_progress() -> Iterator[None]:
-    """Show log lines as the command does; they also reach the log of the run."""
-    log, before = logging.getLogger("sts_lightning"), logging.getLogger("sts_lightning").level
-    handler = logging.NullHandler() if log.hasHandlers() else logging.StreamHandler(sys.stdout)
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(before)

@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sts_lightning.cli.errors import is_of_a_file, reporting
+from sts_lightning.config.by_file import choose_by_file
 from sts_lightning.config.check import check_known, path_override, with_home
 from sts_lightning.config.compose import broken_yaml, check_choices, explain
 from sts_lightning.config.options import options, take_options, using
@@ -54,6 +55,8 @@ def run(main: Callable[[], Any], entry: Entry) -> None:
             set_user_folder(sys.argv[1:])
             with unmasked():  # a stop does not become an error of the configuration
                 check_choices(sys.argv[1:])
+                if entry == "train" and options().resume is None:
+                    _add_choices()
                 main()
         except SystemExit as error:
             if error.code == USAGE:
@@ -84,6 +87,40 @@ def _options_taken(entry: Entry) -> Iterator[None]:
             yield
     finally:
         sys.argv = list(_typed)
+
+
+ASKING = ("--help", "-h", "--hydra-help", "--version", "--shell-completion", "-sc")
+"""Options of Hydra that compose no run."""
+
+COMPOSING = ("--cfg", "-c", "--info", "-i")
+"""Options of Hydra that print a configuration, for other programs to read."""
+
+
+def _add_choices() -> None:
+    """Add what the user's file decides to the command, as if it were typed: jobs and processes get it too."""
+    given = {argument.partition("=")[0] for argument in sys.argv[1:]}
+    if given & set(ASKING):
+        return
+    said = is_first_process() and not given & set(COMPOSING)
+    with showing_progress() if said else contextlib.nullcontext():
+        added = choose_by_file(sys.argv[1:])
+    for words in (sys.argv, _typed) if added else ():
+        place = max(index for index, word in enumerate(words) if word.lstrip("+").startswith("path="))
+        words[place + 1 : place + 1] = added  # Hydra wants all settings in a row, as in path=... --cfg job
+
+
+@contextlib.contextmanager
+def showing_progress() -> Iterator[None]:
+    """Show log lines before or without Hydra's setup of the log; those of a run also reach its own log."""
+    logger, before = logging.getLogger("sts_lightning"), logging.getLogger("sts_lightning").level
+    handler = logging.NullHandler() if logger.hasHandlers() else logging.StreamHandler(sys.stdout)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:

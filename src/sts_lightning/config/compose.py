@@ -331,7 +331,9 @@ def _meant(group: str, name: str) -> str:
         setting = shlex.quote(path_override("path", name))
         if Path(name).suffix:
             hub = Path(name).suffix.lower() in (".arrow", ".json")  # what `datasets` alone reads
-            return f"Your scored pairs are data={'pairs_hub' if hub else 'pairs_file'} {setting}."
+            if not hub:
+                return f"Your file is {setting}; its columns decide the data."
+            return f"Your scored pairs are data=pairs_hub {setting}."
         return f"Scored pairs of the hub or of a folder are data=pairs_hub {setting}."
     if group == "prompt" and (" " in name or "{" in name):
         return f"Your template is {shlex.quote(path_override('prompt.template', name))}."

@@ -286,7 +286,10 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
 
     arguments = data_arguments(cfg)
     if cfg.path is not None and "path" not in arguments:
-        hint = "Add data=pairs_file, triplets_file, labels_file, classes_file, sentences_file or pairs_hub."
+        hint = (
+            "Add data=pairs_file, triplets_file, labels_file, classes_file or sentences_file for a file, "
+            "pairs_hub or triplets_hub for a data set of the hub."
+        )
         yield ConfigError(f"path={cfg.path} has no effect on this data.", key="path", hint=hint)
     if cfg.dev != "stsb" and "dev" not in arguments:
         text = f"dev={cfg.dev} has no effect on this data, which has its own dev pairs."

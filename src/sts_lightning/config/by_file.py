@@ -1,0 +1,185 @@
+"""Data set and loss by the columns of the user's file, where the command names neither."""
+
+from __future__ import annotations
+
+import glob
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, Override, QuotedString
+from hydra.errors import HydraException
+
+from sts_lightning.config.check import path_override
+from sts_lightning.core.errors import ConfigError, DataError, at_setting
+from sts_lightning.data.readers.rows import Kind, Layout, recognise
+
+log = logging.getLogger(__name__)
+
+CHOICES: dict[Kind, tuple[str, str]] = {
+    "scored": ("pairs_file", "pearson"),
+    "rows": ("triplets_file", "infonce"),
+    "classes": ("labels_file", "infonce"),
+}
+"""Data set and loss for each kind of file."""
+
+WORDS: dict[Kind, str] = {
+    "scored": "scored pairs",
+    "rows": "rows of an anchor and what is similar to it",
+    "classes": "texts with classes",
+}
+
+SCORED = ("sentence1", "sentence2", "score")
+"""Columns that `data=pairs_file` reads unless others are typed."""
+
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")
+"""Ends of names of files; a name with another is one of the hub, unless such a file is there."""
+
+HUB_SUFFIXES = (".json", ".arrow")
+"""Ends of names of files that `data=pairs_hub` alone reads."""
+
+
+def choose_by_file(overrides: Sequence[str]) -> list[str]:
+    """Return the overrides that the file of ``path`` decides, and log them in one line.
+
+    They are to be added to the command, which is then complete: with them the same command decides nothing,
+    so that its jobs and further processes need not read the file.
+
+    Args:
+        overrides: Overrides of ``train.py``, or its whole command line.
+
+    Returns:
+        Overrides of ``data``, of ``loss`` unless that is typed, and of ``data.columns`` where scored pairs
+        have other names than the usual ones. Nothing if ``data`` or an experiment, which says its data, is
+        typed, or if ``path`` names no file.
+
+    Raises:
+        UserError: A file cannot be read or its columns do not tell what it is, the files are of more than one
+            kind, or a file has sentences alone.
+    """
+    typed = _typed(overrides)
+    names = list(dict.fromkeys(_values(typed.get("path"))))
+    if any(key in ("data", "experiment") or key.startswith("stages.") for key in typed):
+        return []
+    if not names or not all(map(_is_file, names)):
+        return []  # of the hub, or only composing tells the name
+    with at_setting("path"):
+        files = _files(names)
+        columns = _columns(typed.get("data.columns"))
+        layouts = [(file, recognise(Path(file), chosen)) for file in files for chosen in columns]
+        first, layout = layouts[0]
+        for other, differing in layouts[1:]:
+            if differing.kind != layout.kind:
+                raise DataError(
+                    f"{first} has {WORDS[layout.kind]}, {other} {WORDS[differing.kind]}; "
+                    "one run reads one kind.",
+                    hint="Name those of one kind, or train on both with data=joint, a part for each.",
+                )
+    data, loss = CHOICES[layout.kind]
+    added = [f"data={data}", *([] if "loss" in typed else [f"loss={loss}"])]
+    if layout.kind == "scored" and columns == [None] and layout.columns != SCORED:
+        added.append(f"data.columns=[{','.join(map(_quoted, layout.columns))}]")
+    others = "data= or" if "loss" in typed else "data=, loss= or"
+    log.info(
+        "%s%s: %s: %s; type another %s data.columns=[...] to choose yourself",
+        first,
+        "" if len(files) == 1 else f" and {len(files) - 1:,} more",
+        layout.note or _note(layout),
+        " ".join(added),
+        others,
+    )
+    return added
+
+
+def _typed(overrides: Sequence[str]) -> dict[str, Override]:
+    """Return overrides by key; options of Hydra and mistakes, which it reports itself, are left out."""
+    parser, typed = OverridesParser.create(), {}
+    for text in overrides:
+        try:
+            override = parser.parse_override(text)
+        except HydraException:
+            continue
+        typed[override.key_or_group] = override
+    return typed
+
+
+def _values(override: Override | None) -> Iterator[str]:
+    """Yield the texts in the value of an override: of a sweep, a list or the keys of a mapping all."""
+    if override is None or override.is_delete():
+        return
+    yield from _texts(_swept(override))
+
+
+def _swept(override: Override) -> Any:
+    """Return the value of an override, of a sweep over choices a list of them."""
+    if not override.is_sweep_override():
+        return override.value()
+    return list(override.sweep_iterator()) if isinstance(override.value(), ChoiceSweep) else []
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, list | dict):
+        for item in value:
+            yield from _texts(item)
+    elif value is not None:
+        yield value.text if isinstance(value, QuotedString) else str(value)
+
+
+def _columns(override: Override | None) -> list[list[str] | None]:
+    """Return the columns that are typed, of a sweep each choice; None: not typed."""
+    value = None if override is None or override.is_delete() else _swept(override)
+    choices = value if override is not None and override.is_sweep_override() else [value]
+    return [list(_texts(each)) or None for each in choices]
+
+
+def _is_file(name: str) -> bool:
+    """Return whether a text names a file or a pattern of files rather than a data set of the hub."""
+    suffix = _suffix(name)
+    if "${" in name:
+        return False
+    return suffix in SUFFIXES or glob.has_magic(name) or (Path(name).is_file() and suffix not in HUB_SUFFIXES)
+
+
+def _suffix(name: str) -> str:
+    return Path(name.lower().removesuffix(".gz")).suffix
+
+
+def _files(names: Sequence[str]) -> list[str]:
+    """Return the files of names and patterns.
+
+    Raises:
+        UserError: A pattern matches none, or a file has sentences alone.
+    """
+    if any(map(glob.has_magic, names)):
+        from sts_lightning.data.files import find_files  # imports datasets, which takes half a second
+
+        files = [file for name in names for file in find_files({name: 1.0})]
+    else:
+        files = list(names)
+    for file in files:
+        if _suffix(file) == ".txt":
+            raise ConfigError(
+                f"{file} has sentences, one a line, and nothing says which of them are similar.",
+                hint="Views of one sentence teach, too: add experiment=simcse_unsup data=sentences_file.",
+            )
+    return files
+
+
+def _note(layout: Layout) -> str:
+    """Return what the columns are taken for."""
+    first, second, *others = layout.columns
+    if layout.kind == "scored":
+        return f"{first} and {second} are the texts, {others[0]} the score"
+    if layout.kind == "classes":
+        return f"{first} is the text, {second} its class"
+    negatives = f", {', '.join(others)} the negative{'s' if len(others) > 1 else ''}" if others else ""
+    return f"{first} is the anchor, {second} the positive{negatives}"
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a column as it stands in a list on Hydra's command line."""
+    if name.isidentifier() and name.isascii() and name.lower() not in ("null", "true", "false", "nan", "inf"):
+        return name
+    return path_override("", name)[1:] if '"' in name or "\\" in name else f'"{name}"'
