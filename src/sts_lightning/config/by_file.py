@@ -130,7 +130,7 @@ def _texts(value: Any) -> Iterator[str]:
 def _columns(override: Override | None) -> list[list[str] | None]:
     """Return the columns that are typed, of a sweep each choice; None: not typed."""
     value = None if override is None or override.is_delete() else _swept(override)
-    choices = value if override is not None and override.is_sweep_override() else [value]
+    choices = (value or []) if override is not None and override.is_sweep_override() else [value]
     return [list(_texts(each)) or None for each in choices]
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from datasets import Dataset
 
 from sts_lightning.core.choices import LabelKind, RowKind
 from sts_lightning.data.collate import View
 from sts_lightning.data.tables import SCORE_RANGE, SourceCount, sentence_columns
-from sts_lightning.data.tasks import Dev, Task
+from sts_lightning.data.tasks import Task
 
 TRAINING, DEV, TEST = "training pairs", "dev pairs", "test pairs"
 """Use of a file of the user's own pairs, in counts and messages."""
@@ -38,7 +39,7 @@ class Splits:
     """
 
     train: Dataset
-    dev: Dev
+    dev: Any  # a Dataset, which is untyped, or a Ranking
     tests: Sequence[Task]
     counts: list[SourceCount]
     other_counts: list[SourceCount] = field(default_factory=list)
@@ -80,11 +81,6 @@ class DataSet:
     @property
     def is_rows(self) -> bool:
         """Whether an example is a query and texts that answer it, or not: unscored views of columns."""
-        return self.label == "none" and len({view.column for view in self.views}) > 1
-
-    @property
-    def is_rows(self) -> bool:
-        """Whether an example is a query and texts that answer it or not: unscored views of several columns."""
         return self.label == "none" and len({view.column for view in self.views}) > 1
 
     @property
