@@ -1,0 +1,155 @@
+"""Train MiniLM on 100 to 10,000 rows, and rank queries that no run has seen: how many pairs are enough?
+
+Two data sets of the data root: Banking77, texts with one of 77 intents, and NLI, a premise with a text that
+follows from it and one that contradicts it. Each seed draws other rows. Runs that are stored in the output
+are not repeated, so a stopped command goes on. ``--table`` prints what is stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import random
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sts_lightning
+from sts_lightning.core.files import write_atomic
+from sts_lightning.data.ranking import Ranking, make_ranking, rank_classes
+from sts_lightning.evaluation.retrieval import encode_ranking
+from sts_lightning.evaluation.statistics import paired_difference
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.runs.metrics import environment
+from sts_lightning.runs.predictions import SELECTS
+
+EPOCHS = {100: 10, 300: 10, 1000: 5, 3000: 3, 10_000: 2}
+"""Epochs by number of rows."""
+
+TEST_ROWS = 2000
+"""Rows of NLI whose premises are ranked for."""
+
+UNTUNED = "untuned"
+
+
+@dataclass(frozen=True)
+class Task:
+    """Rows to draw from, and what is ranked.
+
+    Attributes:
+        data: Choice of the configuration group.
+        header: Names of the columns.
+        rows: Rows that train.
+        test: Queries that no run sees.
+    """
+
+    data: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    test: Ranking
+
+
+def read(path: Path, *columns: str) -> list[tuple[str, ...]]:
+    """Return columns of a CSV file."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [tuple(row[name] for name in columns) for row in csv.DictReader(file)]
+
+
+def tasks(root: Path) -> dict[str, Task]:
+    """Read both data sets."""
+    train, test = (read(root / "banking77" / f"{name}.csv", "text", "category") for name in ("train", "test"))
+    intents: Any = rank_classes("banking77", [*test], root, [*train])  # type: ignore[arg-type]  # pairs
+    rows = read(root / "nli" / "nli_triplets.csv", "sent0", "sent1", "hard_neg")
+    random.Random(0).shuffle(rows)
+    held = {row[0] for row in rows[:TEST_ROWS]}
+    nli = make_ranking("nli", [(row[0], [row[1]], [row[2]]) for row in rows[:TEST_ROWS]])
+    left = [row for row in rows[TEST_ROWS:] if row[0] not in held]
+    return {
+        "banking77": Task("labels_file", ("text", "label"), train, intents),
+        "nli": Task("triplets_file", ("anchor", "positive", "negative"), left, nli),
+    }
+
+
+def ranks(encoder: SentenceEncoder, test: Ranking) -> list[float]:
+    """Return the reciprocal rank of each query."""
+    found = encode_ranking(lambda texts, role: encoder.encode(texts, prompt=role), test)  # type: ignore[arg-type]
+    return [round(value, 6) for value in found[SELECTS].tolist()]
+
+
+def trained(task: Task, size: int, seed: int, root: Path, folder: Path) -> SentenceEncoder:
+    """Train on rows that the seed draws, and return the selected weights."""
+    drawn = random.Random(seed).sample(list(task.rows), min(size, len(task.rows)))
+    path = folder / "rows.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([task.header, *drawn])
+    settings = {
+        "data_root": root,
+        "data.batch_size": 64,
+        "trainer.max_epochs": EPOCHS[size],
+        "evaluation.final": False,
+    }
+    run = sts_lightning.train(
+        model="minilm",
+        loss="infonce",
+        data=task.data,
+        path=path,
+        seed=seed,
+        settings=settings,
+        folder=folder / "run",
+    )
+    return sts_lightning.load(run.path)
+
+
+def table(stored: dict[str, Any]) -> None:
+    """Print the mean MRR@10 of each size, and the gain over the untuned model with its interval."""
+    for name, cells in stored["scores"].items():
+        untuned = {"test": {SELECTS: np.array(cells[UNTUNED]["0"])}}
+        print(f"{name}: untuned {100 * untuned['test'][SELECTS].mean():.2f}")
+        for size, seeds in cells.items():
+            if size != UNTUNED:
+                found = [{"test": {SELECTS: np.array(values)}} for values in seeds.values()]
+                means = [100 * each["test"][SELECTS].mean() for each in found]
+                gain = paired_difference(found, [untuned])["test"]
+                each = ", ".join(f"{mean:.2f}" for mean in means)
+                print(f"{int(size):>6} rows: {np.mean(means):.2f} ({each}), gain {gain}")
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root", type=Path, help="data root")
+    parser.add_argument("to", type=Path, help="JSON file")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args()
+    stored: dict[str, Any] = {"scores": {}}
+    if options.to.exists():
+        stored = json.loads(options.to.read_text())
+    if not options.table:
+        stored["environment"] = environment()
+        found = tasks(options.root)
+        cells = [(UNTUNED, 0), *((size, seed) for size in EPOCHS for seed in options.seeds)]
+        for size, seed in cells:
+            for name, task in found.items():
+                scores = stored["scores"].setdefault(name, {}).setdefault(str(size), {})
+                if str(seed) in scores:
+                    continue
+                with tempfile.TemporaryDirectory() as folder:
+                    encoder = (
+                        sts_lightning.load("sentence-transformers/all-MiniLM-L6-v2")
+                        if size == UNTUNED
+                        else trained(task, int(size), seed, options.root.resolve(), Path(folder))
+                    )
+                    scores[str(seed)] = ranks(encoder, task.test)
+                write_atomic(options.to, json.dumps(stored) + "\n")
+                print(name, size, seed, f"{100 * np.mean(scores[str(seed)]):.2f}", flush=True)
+    table(stored)
+
+
+if __name__ == "__main__":
+    main()
