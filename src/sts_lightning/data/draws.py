@@ -43,7 +43,7 @@ class DrawnTable(torch.utils.data.Dataset[dict[str, Any]]):
 
     def __getitems__(self, rows: list[int]) -> list[dict[str, Any]]:
         """Return the examples of a batch; `DataLoader` asks for them so."""
-        examples = self.table.__getitems__(rows)
+        examples: list[dict[str, Any]] = self.table.__getitems__(rows)
         for row, example in zip(rows, examples, strict=True):
             if (draw := self.draws.get(example.get(PART, ""))) is not None:
                 example |= draw(example, random.Random(f"{self.seed} {self.epoch} {row}"))
@@ -93,7 +93,8 @@ def draw_of(data_set: DataSet, table: Dataset) -> Draw | None:
         texts: dict[str, dict[str, None]] = defaultdict(dict)
         for text, name in zip(values_of(table, "sentence1"), values_of(table, CLASS), strict=True):
             texts[name][text] = None
-        return SameClass(*drawn, {name: list(of_class) for name, of_class in texts.items()})
+        [column] = drawn
+        return SameClass(column, {name: list(of_class) for name, of_class in texts.items()})
     return HardNegatives(drawn) if drawn else None
 
 

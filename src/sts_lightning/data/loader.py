@@ -233,7 +233,7 @@ class ResumableLoader(DataLoader[Any]):
     ) -> None:
         self.order = EpochBatches(parts, seed)
         super().__init__(
-            table,  # type: ignore[arg-type]  # as any map of rows
+            table,
             batch_sampler=self.order,
             collate_fn=collate,
             num_workers=num_workers,

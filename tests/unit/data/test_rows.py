@@ -23,6 +23,7 @@ from sts_lightning.data.hub_pairs import triplets_hub
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.rows import labels_file, triplets_file
+from sts_lightning.evaluation.score import columns_of
 from sts_lightning.losses.infocse import InfoCSELoss
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
@@ -98,7 +99,6 @@ def test_columns_of_hard_negatives_may_be_drawn(tmp_path: Path) -> None:
     assert len(triplets_file(".", str(path), negatives=0).views) == 2
     typed = triplets_file(".", str(path), columns=("anchor", "positive"))
     assert len(typed.views) == 2
-    assert typed.read  # reads no file before
     with pytest.raises(ValueError, match=r"columns must be two or more different names"):
         triplets_file(".", str(path), columns=("a", "a"))
     with pytest.raises(ValueError, match=r"negatives must lie between 0 and 2, as many .* \(2\), got 3\."):
@@ -239,6 +239,13 @@ def test_the_overlap_filter_sees_lists(how: OverlapFilter, left: int, tmp_path: 
     test.write_text("sentence1,sentence2,score\nn1,q0,1\nq1,x,2\n")
     splits = training(triplets_file, ".", put(tmp_path, "a.jsonl", LISTS), filter=how, test_path=str(test))
     assert len(splits.train) == left
+
+
+def test_truncation_is_reported_of_lists_too(tmp_path: Path) -> None:
+    table = training(triplets_file, ".", put(tmp_path, "a.jsonl", LISTS)).train
+    first, second, listed = columns_of([table])
+    assert ([*first][:4], [*second][:4]) == (["q0", "q0", "q0", "q1"], ["p0", "p1", "p2", "p3"])
+    assert listed == ["n0", "n1", "n2"] * 3 + ["n3", "n3", "n4", "n5"]
 
 
 @pytest.mark.parametrize(
