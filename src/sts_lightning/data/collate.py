@@ -52,8 +52,8 @@ class Batch(Generic[RowsT]):
             lacks is another sentence of it.
         sentence_ids: Number of each sentence of the whole batch, shape (V + K, B): equal sentences have the
             same. A third view of one column is numbered separately: its template makes it a negative
-            (CoT-BERT). `EMPTY` stands for a hard negative that a row lacks. Texts with a class have the number
-            of that. The last K rows, mostly none, are of `KnownPositives.further_ids`.
+            (CoT-BERT). `EMPTY` stands for a hard negative that a row lacks. Texts with a class are numbered
+            by it. The last K rows, mostly none, are of `KnownPositives.further_ids`.
         part: Name of the part of joint data that the examples are from.
     """
 

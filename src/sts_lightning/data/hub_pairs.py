@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Unpack
 
 from sts_lightning.core.errors import at_setting
 from sts_lightning.data.data_set import DEV, TRAINING, DataSet, Splits
 from sts_lightning.data.dev_and_tests import DevAndTests, RowOptions
-from sts_lightning.data.files import RESERVED, SCORED_COLUMNS, scored_table
+from sts_lightning.data.files import RESERVED, SCORED_COLUMNS, check_columns, scored_table
 from sts_lightning.data.nli import unlabelled
 from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.own_pairs import DEV_FRACTION, Pairs, ScoredPairs
 from sts_lightning.data.readers.hub import HubTable
 from sts_lightning.data.readers.row_values import BadRows, Range, sentence
-from sts_lightning.data.tables import SourceCount, check_limit, sample_rows, sentence_columns, table_of_rows
+from sts_lightning.data.readers.rows import Layout, TextRow
+from sts_lightning.data.rows import (
+    check_kind,
+    number_of_negatives,
+    one_if_any,
+    one_numbering,
+    report_lists,
+    sample_lines,
+    table_of,
+)
+from sts_lightning.data.tables import SourceCount, check_limit, sentence_columns
+
+log = logging.getLogger(__name__)
 
 
 def pairs_hub(
@@ -88,7 +104,8 @@ def _task_name(path: str) -> str:
 def triplets_hub(
     root: str,
     path: str,
-    columns: tuple[str, ...] = ("anchor", "positive", "negative"),
+    columns: tuple[str, ...] | None = None,
+    negatives: int | None = None,
     split: str = "train",
     config: str | None = None,
     revision: str | None = None,
@@ -97,12 +114,16 @@ def triplets_hub(
     published_rows: int | None = None,
     **options: Unpack[RowOptions],
 ) -> DataSet:
-    """Anchors with a positive and any hard negatives, of a data set on the hub, in its order.
+    """Anchors with positives and any hard negatives, of a data set on the hub, in its order.
+
+    Without ``columns``, the data set is fetched at once, since it decides the number of views.
 
     Args:
         root: Data root, from which STS-B dev and the seven test sets are read, too.
         path: Name of the data set (owner/name), or a folder or file of Parquet, CSV or JSON.
-        columns: Names of the columns of anchor and positive, and of the hard negatives: none, one or several.
+        columns: Names of the columns of anchor and positive, and of the hard negatives: none, one or several;
+            recognised if not given. A positive or a negative may be a list of texts.
+        negatives: See `triplets_file`.
         split: Name of the split.
         config: Name of the configuration, where the data set has several.
         revision: Commit, branch or tag; the newest commit if not given.
@@ -117,17 +138,40 @@ def triplets_hub(
     evaluation = DevAndTests(root, **options)
     check_limit(limit)
 
-    def read() -> Splits:
-        rows, bad = [], BadRows()
+    layout = Layout("rows", tuple(columns or ()))
+    if columns is not None:
+        check_columns(columns)
+    else:
         with at_setting("path"):
-            hub = HubTable(path, columns, config, revision)
-            for where, _, texts in hub.rows(split, "data.split", bad):
-                with bad:
-                    rows.append([sentence(text, where) for text in texts])
+            layout = HubTable(path, (), config, revision).layout(split, "data.split")
+            check_kind(layout, path, "rows")
+            log.info("%s: %s", path, layout.note)
+            if layout.lists and negatives is None:
+                hub = HubTable(path, layout.columns, config, revision)
+                negatives = one_if_any(hub.text_rows(split, "data.split", BadRows()))
+    places = number_of_negatives(layout, negatives)
+
+    def read() -> Splits:
+        bad = BadRows()
+        with at_setting("path"):
+            hub = HubTable(path, layout.columns, config, revision)
+            lists = hub.has_lists(split)
+            rows = hub.text_rows(split, "data.split", bad) if lists else _rows(hub, split, bad)
+            table = table_of(rows, replace(layout, lists=lists), places, count())
             bad.check()
-        counts = [SourceCount(f"{hub.name}, split {split}", len(rows))]
-        table = table_of_rows(sentence_columns(len(columns)), rows)
-        table = sample_rows(evaluation.without_test_pairs(table, counts, filter), limit, counts)
+        counts = [SourceCount(f"{hub.name}, split {split}", len(table))]
+        table = evaluation.without_test_pairs(table, counts, filter)
+        table = one_numbering(sample_lines(table, limit, counts))
+        report_lists(data_set, table)
         return evaluation.complete(table, counts, published=False)
 
-    return unlabelled(columns, read, published_rows)
+    data_set = unlabelled(sentence_columns(2 + places), read, published_rows)
+    return data_set
+
+
+def _rows(hub: HubTable, split: str, bad: BadRows) -> Iterator[TextRow]:
+    """Yield the rows of a split whose columns hold one text each."""
+    for where, _, texts in hub.rows(split, "data.split", bad):
+        with bad:
+            anchor, positive, *negatives = (sentence(text, where) for text in texts)
+            yield TextRow(0, anchor, [positive], negatives)

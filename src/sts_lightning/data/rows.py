@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
@@ -85,23 +84,20 @@ def triplets_file(
     """
     if only_file(path) in (None, PUBLISHED_TRIPLETS):
         names = columns or ("sent0", "sent1", "hard_neg")
-        names = names[: _places(Layout("rows", names), negatives) + 2]
+        names = names[: number_of_negatives(Layout("rows", names), negatives) + 2]
         return nli_triplets(root, path, names, filter, published_rows, **options)
     evaluation = DevAndTests(root, **options)
     weights = weighted(path or "")
     layout = _layout(list(find_files(weights)), columns, "rows")
     if layout.lists and negatives is None:
-        first = Path(next(iter(find_files(weights))))
-        head = islice(read_rows(first, layout, "data.columns", BadRows()), HEAD)
-        negatives = int(any(row.negatives for row in head))
-    places = _places(layout, negatives)
-    fewer = ", without hard negatives as in 'data.columns=[{},{}]'" if len(layout.columns) > 2 else ""
-    setting = f"data.columns{fewer.format(*layout.columns)}"
+        head = read_rows(Path(next(iter(find_files(weights)))), layout, "data.columns", BadRows())
+        negatives = one_if_any(head)
+    places = number_of_negatives(layout, negatives)
     number = count()
 
     def read_file(file: Path, name: str) -> tuple[Dataset, SourceCount]:
         bad = BadRows()
-        table = table_of(read_rows(file, layout, setting, bad), layout, places, number)
+        table = table_of(read_rows(file, layout, "data.columns", bad), layout, places, number)
         bad.check()
         return table, SourceCount(name, len(table))
 
@@ -124,22 +120,12 @@ def _layout(files: Sequence[str], columns: Sequence[str] | None, kind: Kind) -> 
     """
     if columns is not None:
         check_columns(columns, 2 if kind == "classes" else None)
-        lists = False
-        for file in files:
-            with suppress(DataError):  # which reading the file raises in its turn
-                lists = lists or recognise(Path(file), columns).lists
-        return Layout(kind, tuple(columns), lists)
+        there = [Path(file) for file in files if Path(file).is_file()]  # reading says which are not
+        return Layout(kind, tuple(columns), any(recognise(file, columns).lists for file in there))
     layouts = {file: recognise(Path(file)) for file in files}
     first, layout = next(iter(layouts.items()))
     for file, other in layouts.items():
-        if other.kind != kind:
-            what, choice = READERS[other.kind]
-            raise DataError(
-                f"has {what} ({', '.join(other.columns)}).",
-                file,
-                key="path",
-                hint=f"{choice} reads them; for {READERS[kind][0]} name the columns: data.columns=[...].",
-            )
+        check_kind(other, file, kind)
         if other.columns != layout.columns:
             raise DataError(
                 f"has the columns {', '.join(other.columns)}, but {first} has {', '.join(layout.columns)}.",
@@ -151,7 +137,28 @@ def _layout(files: Sequence[str], columns: Sequence[str] | None, kind: Kind) -> 
     return replace(layout, lists=any(other.lists for other in layouts.values()))
 
 
-def _places(layout: Layout, negatives: int | None) -> int:
+def check_kind(layout: Layout, source: str, kind: Kind) -> None:
+    """Reject rows of another kind than the data read.
+
+    Raises:
+        DataError: They are; the message says what reads them.
+    """
+    if layout.kind != kind:
+        what, choice = READERS[layout.kind]
+        raise DataError(
+            f"has {what} ({', '.join(layout.columns)}).",
+            source,
+            key="path",
+            hint=f"{choice} reads them; for {READERS[kind][0]} name the columns: data.columns=[...].",
+        )
+
+
+def one_if_any(rows: Iterable[TextRow]) -> int:
+    """Return how many hard negatives rows with lists have by default: 1, or 0 if the first rows have none."""
+    return int(any(row.negatives for row in islice(rows, HEAD)))
+
+
+def number_of_negatives(layout: Layout, negatives: int | None) -> int:
     """Return the number of hard negatives of a row.
 
     Raises:
@@ -194,6 +201,15 @@ def table_of(rows: Iterable[TextRow], layout: Layout, places: int, number: count
                 values[name].append(value)
     types = {NEGATIVES: List(Value("string")), LINE: Value("int64")}
     return Dataset.from_dict(values, Features({name: types.get(name, Value("string")) for name in names}))
+
+
+def sample_lines(table: Dataset, limit: int | None, counts: Sequence[SourceCount]) -> Dataset:
+    """Return a fixed random sample of at most ``limit`` lines with all their rows; see `sample_rows`."""
+    starts = starts_of_lines(table)
+    keep = np.ones(len(starts) - 1, dtype=bool)
+    if limit is not None:
+        keep[np.random.default_rng(0).permutation(len(keep))[limit:]] = False
+    return select_rows(table, np.repeat(keep, np.diff(starts)), counts, "data.limit")
 
 
 def one_numbering(table: Dataset) -> Dataset:

@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.readers.sts_sets import STSTask, tables_of
-from sts_lightning.data.tables import gold_of, pairs_of
+from sts_lightning.data.tables import NEGATIVES, gold_of, pairs_of, values_of
 from sts_lightning.data.tasks import rankings_of, scored_tasks
 from sts_lightning.evaluation.binary import best_thresholds, is_binary, score_binary
 from sts_lightning.evaluation.dev_scores import ranking_entry, score_dev, selecting
@@ -184,7 +184,10 @@ def report_truncation(
 
 def columns_of(tables: Sequence[Dataset]) -> list[Sequence[str | None]]:
     """Return the columns of tables that hold sentences."""
-    return [table[name] for table in tables for name in table.column_names if name.startswith("sentence")]
+    columns = [table[name] for table in tables for name in table.column_names if name.startswith("sentence")]
+    lists = [values_of(table, NEGATIVES) for table in tables if NEGATIVES in table.column_names]
+    # Of joint data another part has None.
+    return columns + [[text for listed in column for text in listed or ()] for column in lists]
 
 
 def report_unseen(

@@ -489,8 +489,8 @@ def _other_data(loss: Loss, data: DataSet, settings: Mapping[str, Any]) -> str |
         low, high = settings.get("score_range") or SCORE_RANGE
         similar = low + 0.8 * (high - low)
         return f"To train it on the similar pairs alone: data.positives_from={similar:g}; {triplets}"
-    if "none" in loss.labels and data.label == "none" and accepts(loss, 2) and "columns" in settings:
-        return f"Without hard negatives: 'data.columns=[{','.join(settings['columns'][:2])}]'."
+    if "none" in loss.labels and data.label == "none" and accepts(loss, 2) and "negatives" in settings:
+        return "Without hard negatives: data.negatives=0."
     return None
 
 

@@ -29,7 +29,7 @@ from tests.support.data_modules import data_module
         (nli_triplets, {"path": "elsewhere/nli_for_simcse.csv"}, 275_601),
         (nli_triplets, {"path": "mine.csv"}, None),
         (nli_triplets, {"published_rows": 480_862}, 480_862),
-        (triplets_hub, {"path": "owner/name"}, None),
+        (triplets_hub, {"path": "owner/name", "columns": ("a", "b")}, None),
         (sentences, {}, 1_000_000),
         (sentences, {"limit": 5}, 1_000_000),
         (sentences, {"path": "mine.txt"}, None),

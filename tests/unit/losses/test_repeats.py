@@ -190,6 +190,10 @@ def differences(function: Callable[[np.ndarray], float], point: np.ndarray) -> n
     return found
 
 
+def loss_of(stem: str) -> Callable[[np.ndarray, np.ndarray], float]:
+    return lambda views, ids: slow(stem, views, ids)
+
+
 def two_sided(views: np.ndarray, ids: np.ndarray) -> float:
     """InfoNCE with all blocks and w = 0.7, of texts that occur once, but for the empty places."""
     views, total, size = unit(views), 0.0, views.shape[1]
@@ -206,18 +210,14 @@ def two_sided(views: np.ndarray, ids: np.ndarray) -> float:
         logits += [answer @ views[1, j] / TAU for j in others]
         logits += [answer @ views[v, j] / TAU for v, j in hard if j != i]
         total += math.log(sum(math.exp(logit) for logit in logits)) - logits[0]
-    return total / size
+    return float(total / size)
 
 
 PARTLY_EMPTY = np.arange(4 * 6).reshape(4, 6)
 PARTLY_EMPTY[2:, 1], PARTLY_EMPTY[3, 4] = EMPTY, EMPTY
 HARDER = InfoNCELoss(TAU, 0.7, positive_negatives=True, symmetric=True, same_side=True)
 WITH_EMPTY: dict[str, tuple[Loss, Callable[[np.ndarray, np.ndarray], float]]] = {
-    **{
-        stem: (loss, lambda views, ids, stem=stem: slow(stem, views, ids))
-        for stem, (loss, _) in LOSSES.items()
-        if stem not in TWO_VIEWS
-    },
+    **{stem: (loss, loss_of(stem)) for stem, (loss, _) in LOSSES.items() if stem not in TWO_VIEWS},
     "infonce_all_blocks": (HARDER, two_sided),
     "mix": (
         MixLoss({"a": InfoNCELoss(TAU), "b": EnergyLoss(0.3)}, {"a": 1.0, "b": 0.5}),

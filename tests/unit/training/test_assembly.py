@@ -20,6 +20,9 @@ Config = Callable[..., DictConfig]
 OWN = {"pairs_file", "pairs_hub", "toy"}
 """Choices whose dev and test pairs are not SentEval's."""
 
+RECOGNISED = {"labels_file", "triplets_file", "triplets_hub"}
+"""Choices that read the head of the file at once, unless its columns are named."""
+
 
 @pytest.mark.parametrize("choice", sorted(path.stem for path in (CONF / "data").glob("*.yaml")))
 def test_settings_of_the_top_level_reach_every_data_set(
@@ -37,6 +40,8 @@ def test_settings_of_the_top_level_reach_every_data_set(
     given = ["data_root=elsewhere", "senteval_text=prepared", "dev=stsb_clean"]
     path = [] if choice in ("sts", "toy") else [f"path={file}"]
     further = ["data.parts={nli: nli_triplets, sts: sts}"] if choice == "joint" else []
+    if choice in RECOGNISED:
+        further = ["data.columns=[a,b]"]
     data = make_data(check_config(config(f"data={choice}", *path, *given, *further)))
     of_label = {"score": "pearson", "class": "cross_entropy", "none": "infonce"}
     loss = [f"loss={of_label[data.label]}"]

@@ -71,7 +71,9 @@ PLAIN = {stem: kind for stem, kind in all_losses().items() if kind is not JointL
 @pytest.mark.parametrize("data", sorted({path.stem for path in (CONF / "data").glob("*.yaml")} - {"joint"}))
 def test_loss_and_data_fit_or_are_rejected(data: str, config: Config) -> None:
     """What a loss declares holds: it computes a number from all data that it accepts."""
-    given = source(config, f"data={data}", "path=mine.csv")
+    columns = {"labels_file": "[text,label]", "triplets_file": "[a,p,n]", "triplets_hub": "[a,p,n]"}.get(data)
+    named = [] if columns is None else [f"data.columns={columns}"]
+    given = source(config, f"data={data}", "path=mine.csv", *named)
     for stem in PLAIN:
         loss = make(stem)
         views = given.num_views in loss.views or (loss.more_views and given.num_views > max(loss.views))
@@ -94,7 +96,7 @@ def test_loss_and_data_fit_or_are_rejected(data: str, config: Config) -> None:
         ("data=pairs_file path=mine.csv data.score_range=[0,1]", "infonce", "data.positives_from=0.8;"),
         ("data=toy", "infonce", "data=triplets_file"),
         ("data=nli_triplets", "pearson", "data=pairs_file"),
-        ("data=triplets_file path=mine.csv", "mixcse", "'data.columns=[anchor,positive]'"),
+        ("data=triplets_file path=mine.csv data.columns=[a,p,n]", "mixcse", "data.negatives=0"),
         ("data=pairs_file path=mine.csv data.positives_from=4", "pearson", "without data.positives_from"),
     ],
 )

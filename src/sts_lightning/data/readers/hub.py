@@ -20,7 +20,7 @@ from datasets.exceptions import DatasetGenerationError
 from sts_lightning.core.errors import DataError, UserError
 from sts_lightning.data.readers.column_names import near_columns
 from sts_lightning.data.readers.row_values import BadRows, is_messages, plain, text_of
-from sts_lightning.data.readers.rows import SAMPLE, TextRow, text_row
+from sts_lightning.data.readers.rows import SAMPLE, Layout, TextRow, recognise_records, text_row
 
 TABLES = ("parquet", "csv", "json", "arrow", "cache")
 """Builders of `datasets` whose data are tables; ``cache``: a table prepared before, read without network."""
@@ -98,6 +98,18 @@ class HubTable:
             with bad:
                 record = dict(zip(self.columns, values, strict=True))
                 yield text_row(row, record, self.columns, self._place(split, row))
+
+    def layout(self, split: str, setting: str) -> Layout:
+        """Return what the columns of a split are, recognised by its first records.
+
+        Raises:
+            DataError: It cannot be told, or there is no such split or it has no rows.
+        """
+        next(self._values(split, setting, ()), None)  # checks the split
+        head = self._splits[split][:SAMPLE]
+        names = list(head)
+        records = [dict(zip(names, values, strict=True)) for values in zip(*head.values(), strict=True)]
+        return recognise_records(f"{self.path}, split {split}", records)
 
     def has_lists(self, split: str) -> bool:
         """Return whether a column of a split that is read holds lists of texts or of conversations."""

@@ -143,7 +143,7 @@ class _Sample:
         kinds: Kind of each column: ``text``, ``list``, ``whole`` or ``number``; ``other`` for mixed ones.
     """
 
-    path: Path
+    path: Path | str
     names: list[str]
     records: list[dict[str, Any]]
     kinds: dict[str, str] = field(init=False)
@@ -382,6 +382,20 @@ class _Sample:
         [text, *more] = sorted(prompts | systems)
         shown = "..." if more or not isinstance(text, str) else text
         return f"{note}; {word} not read: give one for queries with 'prompt.query=\"{shown}\"'"
+
+
+def recognise_records(source: str, records: list[dict[str, Any]]) -> Layout:
+    """Recognise what the columns of records are that no single file has, such as those of the hub.
+
+    Args:
+        source: Where they are from, for errors.
+        records: Values by column.
+
+    Raises:
+        DataError: It cannot be told.
+    """
+    sample = _Sample(source, list(dict.fromkeys(name for record in records for name in record)), records)
+    return sample.of_family() or sample.by_roles()
 
 
 def read_rows(path: Path, layout: Layout, setting: str, bad: BadRows) -> Iterator[TextRow]:
