@@ -80,7 +80,7 @@ class DataSet:
 
     @property
     def is_rows(self) -> bool:
-        """Whether an example is a query and texts that answer it, or not: unscored views of columns."""
+        """Whether an example is a query and texts that answer it or not: several columns and no label."""
         return self.label == "none" and len({view.column for view in self.views}) > 1
 
     @property

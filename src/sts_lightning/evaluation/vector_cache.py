@@ -139,8 +139,8 @@ def fingerprint(encoder: SentenceEncoder) -> str:
     """Return a hash that differs if the vectors of `SentenceEncoder.encode` can differ by more than rounding.
 
     It covers weights and their precision, architecture, adapter and its scale, pooling and projection,
-    tokenizer, template, prompts by role, edit and truncation of a sentence, and the versions of this package and of the
-    libraries that compute them; not the name of the folder that they were loaded from.
+    tokenizer, template, prompts by role, edit and truncation of a sentence, and the versions of this package
+    and of the libraries that compute them; not the name of the folder that they were loaded from.
 
     Args:
         encoder: The encoder, with its settings of evaluation.

@@ -13,8 +13,10 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.errors import CheckpointError
 from sts_lightning.export import onnx
+from sts_lightning.export.check import DOCUMENTS, QUERIES, check, expect
+from sts_lightning.export.export import settings_of
 from sts_lightning.export.onnx import write_onnx
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
@@ -62,5 +64,8 @@ def test_another_vector_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return graph.encoder.embed_chunk({"input_ids": ids, "attention_mask": torch.ones_like(mask)})
 
     monkeypatch.setattr(onnx.Graph, "forward", unmasked)
-    with pytest.raises(ConfigError, match="the graph of BertModel gives other vectors than the run"):
-        write_onnx(tiny_bert(), tmp_path, "tiny")
+    encoder = tiny_bert()
+    expected = expect(encoder, QUERIES, DOCUMENTS, "onnx")
+    write_onnx(encoder, tmp_path, "tiny")
+    with pytest.raises(CheckpointError, match="in onnxruntime are not those of the run"):
+        check(tmp_path, "onnx", settings_of(encoder), expected)

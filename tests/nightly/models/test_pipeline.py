@@ -597,3 +597,51 @@ def test_a_model_for_another_similarity_is_named(
     vectors = library.encode(TEXTS)
     same = np.allclose(encoder.similarity(vectors, vectors), library.similarity(vectors, vectors), atol=1e-5)
     assert same == (said is None)
+
+
+ROLES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "query and document": (
+        {"prompts": {"query": "q : ", "document": "d : "}},
+        {"query": "q : ", "document": "d : "},
+    ),
+    "passage": ({"prompts": {"query": "q : ", "passage": "p : "}}, {"query": "q : ", "document": "p : "}),
+    "a query alone": ({"prompts": {"query": "q : ", "document": ""}}, {"query": "q : "}),
+    "a default": (
+        {"prompts": {"query": "q : ", "document": "", "s": "t : "}, "default_prompt_name": "s"},
+        {"query": "q : ", "document": ""},
+    ),
+    "none": ({"prompts": {"sts": "t : "}, "default_prompt_name": "sts"}, {}),
+}
+
+
+@pytest.mark.parametrize("case", list(ROLES))
+def test_prompts_by_role_are_taken_over(
+    case: str, tmp_path: Path, config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings, expected = ROLES[case]
+    folder, library = st_folder(tmp_path, **settings, max_seq_length=40)
+    with caplog.at_level(logging.INFO, logger="sts_lightning"):
+        encoder = sts_lightning.load(folder)
+    assert {role: encoder.tokenizer.prefix_of(role) for role in encoder.tokenizer.roles} == expected
+    assert all(f"{role} '{text}{{sentence}}'" in caplog.text for role, text in expected.items())
+    texts = [*TEXTS, "a long text " * 30]
+    np.testing.assert_allclose(encoder.encode(texts), library.encode(texts), atol=1e-5)
+    for role in expected:
+        theirs = library.encode(texts, prompt=expected[role])
+        np.testing.assert_allclose(encoder.encode(texts, prompt=role), theirs, atol=1e-5)
+    cfg = config(
+        "model=encoder", f"model.name={folder}", "data=toy", "prompt.query=''", "prompt.document='x '"
+    )
+    assert build_encoder(cfg.model, cfg.prompt).tokenizer.prefix_of("document") == "x "
+    edges = config("model=encoder", f"model.name={folder}", "data=toy", "prompt.template='of {sentence} .'")
+    assert build_encoder(edges.model, edges.prompt).tokenizer.roles == {}
+
+
+def test_prompts_outside_of_the_pooling_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, library = st_folder(tmp_path, prompts={"query": "query : "}, include_prompt=False)
+    encoder = sts_lightning.load(folder)
+    assert encoder.tokenizer.roles == {}
+    assert "prompts by role are left out" in caplog.text
+    np.testing.assert_allclose(encoder.encode(TEXTS), library.encode(TEXTS), atol=1e-5)

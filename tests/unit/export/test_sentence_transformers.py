@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
 import sts_lightning
-from sts_lightning.core.choices import TextEdit
+from sts_lightning.core.choices import Role, TextEdit
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.models.text.template import edit as apply_edit
 from sts_lightning.testing.tiny_bert import tiny_bert
@@ -101,3 +102,33 @@ def test_no_hub_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("socket.getaddrinfo", refused)
     write_sentence_transformers(encoder, tmp_path / "out", "someone/model")
     assert not asked
+
+
+ROLE_CASES: dict[str, dict[str, Any]] = {
+    "both": {"query": "query: ", "document": "passage: "},
+    "both and a template": {"query": "query: ", "document": "passage: ", "template": "task: {sentence}"},
+    "one": {"query": "query: "},
+    "one and a template": {"query": "query: ", "template": "task: {sentence}"},
+    "a bare document": {"query": "query: ", "document": "", "template": "task: {sentence}"},
+    "the template is a prompt": {"query": "query: ", "document": "p: ", "template": "query: {sentence}"},
+}
+
+
+@pytest.mark.parametrize("edit", ["none", "official"])
+@pytest.mark.parametrize("case", list(ROLE_CASES))
+def test_prompts_by_role_are_those_of_the_library(case: str, edit: TextEdit, tmp_path: Path) -> None:
+    """Also of a text that is cut: rows of all roles are cut at one length."""
+    encoder = tiny_bert(**ROLE_CASES[case], max_length=40)
+    encoder.text_edit = edit
+    texts = ["a dog", "", "Who?", "someone plays a guitar " * 20]
+    roles: list[Role | None] = [None, "query", "document"]
+    ours = [encoder.encode(texts, prompt=role) for role in roles]
+    assert np.abs(ours[0] - ours[1]).max() > 1e-3 or case == "the template is a prompt"
+    write_export(encoder, tmp_path / "out")
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=edit != "none")
+    theirs = [encode(texts) for encode in (model.encode, model.encode_query, model.encode_document)]
+    loaded = sts_lightning.load(tmp_path / "out")
+    for role, expected, found in zip(roles, ours, theirs, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=str(role))
+        np.testing.assert_allclose(loaded.encode(texts, prompt=role), expected, atol=1e-5, err_msg=str(role))
+    assert loaded.tokenizer.roles == encoder.tokenizer.roles

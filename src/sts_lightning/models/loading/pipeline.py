@@ -174,7 +174,7 @@ def from_pipeline(
     asymmetric = (template or SLOT).endswith(SLOT) and pooling != "mask_token"
     if not asymmetric or settings.get("view_templates") or settings.get("denoise", "none") != "none":
         roles = {}
-    given: dict[str, Any] = {
+    given: dict[Any, Any] = {
         "pooling": pooling,
         "max_length": max_length,
         "limit": limit,
@@ -307,7 +307,9 @@ def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]
         )
     taken = {"pooling", "normalize", "truncate_dim", "layer", "bidirectional_layers"}
     given = exported.model_dump(include=taken)
-    counted = "sentence_tokens" if _has_text(settings) else "row_tokens"
+    counted: dict[str, Any] = {
+        "sentence_tokens" if _has_text(settings) else "row_tokens": exported.max_length
+    }
     named: list[tuple[Role, str | None]] = [("query", exported.query), ("document", exported.document)]
     return Pipeline(
         f"{files.name}: {OWN_FILE}",
@@ -315,7 +317,7 @@ def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]
         template=exported.template,
         roles={role: text for role, text in named if text is not None},
         text_edit=exported.text_edit,
-        **{counted: exported.max_length},
+        **counted,
     )
 
 
@@ -369,8 +371,8 @@ def _of_sentence_transformers(
         expected: dict[Role | None, np.ndarray] = {}
         if known:
             expected[None] = model.encode(TEXTS, prompt_name=prompt_name)
-            by_role: Any = {"query": model.encode_query, "document": model.encode_document}
-            expected |= {role: by_role[role](TEXTS) for role in _prompts_by_role(prompts)}
+            for role, text in _prompts_by_role(prompts).items():
+                expected[role] = model.encode(TEXTS, prompt=text)
     modules: list[Any] = list(model)
     pooling = next((module.pooling_mode for module in modules if isinstance(module, library.Pooling)), "mean")
     static = None
@@ -448,15 +450,18 @@ def _template(pipeline: Pipeline, tokenizer: PreTrainedTokenizerBase, prompt_nam
 
 
 ROLE_NAMES: dict[Role, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage")}
-"""Names of a pipeline's prompts by role; of several the first one is taken, as ``encode_document`` does."""
+"""Names of a pipeline's prompts by role; of several the first one that is not empty is taken.
+
+``encode_document`` of the library takes ``document`` where that is empty, as in files that do not name it.
+"""
 
 
 def _prompts_by_role(prompts: Mapping[str, str | None]) -> dict[Role, str]:
     """Return the prompts of a pipeline by role; nothing if both are empty, as in files that name none."""
     found: dict[Role, str] = {
-        role: prompts[name] or ""
+        role: next(filter(None, map(prompts.get, names)), "")
         for role, names in ROLE_NAMES.items()
-        for name in [name for name in names if name in prompts][:1]
+        if not prompts.keys().isdisjoint(names)
     }
     return found if any(found.values()) else {}
 
