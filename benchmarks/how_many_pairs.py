@@ -28,7 +28,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.metrics import environment
 from sts_lightning.runs.predictions import SELECTS
 
-EPOCHS = {100: 10, 300: 10, 1000: 5, 3000: 3, 10_000: 2}
+EPOCHS = {100: 10, 300: 8, 1000: 4, 3000: 2, 10_000: 1}
 """Epochs by number of rows."""
 
 TEST_ROWS = 2000
@@ -63,7 +63,8 @@ def read(path: Path, *columns: str) -> list[tuple[str, ...]]:
 def tasks(root: Path) -> dict[str, Task]:
     """Read both data sets."""
     train, test = (read(root / "banking77" / f"{name}.csv", "text", "category") for name in ("train", "test"))
-    intents: Any = rank_classes("banking77", [*test], root, [*train])  # type: ignore[arg-type]  # pairs
+    labelled, among = ([(text, label) for text, label in rows] for rows in (test, train))
+    intents = rank_classes("banking77", labelled, root, among)
     rows = read(root / "nli" / "nli_triplets.csv", "sent0", "sent1", "hard_neg")
     random.Random(0).shuffle(rows)
     held = {row[0] for row in rows[:TEST_ROWS]}
@@ -133,7 +134,10 @@ def main() -> None:
     if not options.table:
         stored["environment"] = environment()
         found = tasks(options.root)
-        cells = [(UNTUNED, 0), *((size, seed) for size in EPOCHS for seed in options.seeds)]
+        cells: list[tuple[Any, int]] = [
+            (UNTUNED, 0),
+            *((size, seed) for size in EPOCHS for seed in options.seeds),
+        ]
         for size, seed in cells:
             for name, task in found.items():
                 scores = stored["scores"].setdefault(name, {}).setdefault(str(size), {})
@@ -143,7 +147,7 @@ def main() -> None:
                     encoder = (
                         sts_lightning.load("sentence-transformers/all-MiniLM-L6-v2")
                         if size == UNTUNED
-                        else trained(task, int(size), seed, options.root.resolve(), Path(folder))
+                        else trained(task, size, seed, options.root.resolve(), Path(folder))
                     )
                     scores[str(seed)] = ranks(encoder, task.test)
                 write_atomic(options.to, json.dumps(stored) + "\n")

@@ -32,7 +32,7 @@ from sts_lightning.data.tables import (
 FEWEST = 50
 """Anchors from which on some are held out: of fewer, a tenth decides nothing."""
 
-CANDIDATES = 10_000
+CANDIDATES = 5_000
 """Usual number of candidates of a held-out ranking."""
 
 QueryRow = tuple[str, Sequence[str], Sequence[str]]

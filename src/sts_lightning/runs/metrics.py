@@ -53,12 +53,12 @@ Percent = Annotated[float, Interval(ge=-0.001, le=100.001)]
 RankingScores = TypedDict(
     "RankingScores",
     {
-        "mrr@10": Required[Percent],
+        "mrr@10": Percent,
         "accuracy@1": Percent,
         "recall@10": Percent,
         "ndcg@10": Percent,
         "triplets": Percent,
-        "queries": Required[Count],
+        "queries": Count,
         "candidates": Count,
     },
     total=False,
@@ -66,8 +66,8 @@ RankingScores = TypedDict(
 """Scores of queries as stored."""
 
 
-class TaskScores(TypedDict, total=False):
-    """Scores of a test task as stored: correlations, or the score of another suite."""
+class TaskScores(RankingScores, total=False):
+    """Scores of a test task as stored: correlations, those of queries, or the score of another suite."""
 
     spearman: Correlation
     pearson: Correlation
@@ -76,9 +76,12 @@ class TaskScores(TypedDict, total=False):
     subsets: dict[str, PairScores] | None
 
 
-class DevScores(PairScores, total=False):
-    """Scores of the dev pairs as stored, with those of the parts of a suite."""
+class DevScores(RankingScores, total=False):
+    """Scores of dev pairs as stored, with those of the parts of a suite, or of dev queries."""
 
+    spearman: Correlation
+    pearson: Correlation
+    pairs: Count
     parts: dict[str, PairScores]
 
 
@@ -86,7 +89,7 @@ class TestScores(TypedDict, total=False):
     """Scores of the test tasks as stored."""
 
     average: Required[float]
-    tasks: Required[dict[str, RankingScores | TaskScores]]
+    tasks: Required[dict[str, TaskScores]]
     aggregate: str
 
 
@@ -124,7 +127,7 @@ class Contents(TypedDict, total=False):
     """Types of the entries that this project reads back, all of which may be absent; others are free."""
 
     test: TestScores | None
-    dev: RankingScores | DevScores | None
+    dev: DevScores | None
     verdict: dict[str, Any] | None
     averaged: Averaged
     best_step: Count
@@ -273,6 +276,8 @@ def _check_scores(values: Mapping[str, Any]) -> None:
     test = values.get("test")
     if test is None and values.get("dev") is None:
         raise ValueError("it has neither dev nor test scores")
+    if values.get("dev") is not None and not {*MAIN} & values["dev"].keys():
+        raise ValueError("dev lacks spearman")
     for name, task in (test or {"tasks": {}})["tasks"].items():
         if not {*MAIN} & task.keys():
             raise ValueError(f"test.tasks.{name} lacks spearman")

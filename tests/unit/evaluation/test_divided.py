@@ -19,7 +19,7 @@ class Lengths:
         self.rank = rank
         self.read: list[str] = []
 
-    def encode(self, sentences: Sequence[str]) -> np.ndarray:
+    def encode(self, sentences: Sequence[str], prompt: str | None = None) -> np.ndarray:
         self.read += sentences
         return np.array([[len(text), self.rank] for text in sentences], dtype=np.float32)
 

@@ -77,10 +77,11 @@ def test_another_number_of_processes_resumes_with_other_draws(caplog: pytest.Log
 def test_one_line_for_each_dev_evaluation(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         report = DevReport()
-        score = {"dev/spearman": torch.tensor(71.234)}
-        report.on_validation_end(stand_in(callback_metrics=score, global_step=0), ALONE)
+        score = {"dev/score": torch.tensor(71.234)}
+        data = SimpleNamespace(dev=None)
+        report.on_validation_end(stand_in(callback_metrics=score, global_step=0, datamodule=data), ALONE)
         metrics = score | {"train/loss": torch.tensor(0.5)}
-        report.on_validation_end(stand_in(callback_metrics=metrics, global_step=8), ALONE)
+        report.on_validation_end(stand_in(callback_metrics=metrics, global_step=8, datamodule=data), ALONE)
         report.on_validation_end(stand_in(callback_metrics={}, global_step=9), ALONE)
     assert caplog.messages == ["step 0, dev Spearman 71.23", "step 8, loss 0.5000, dev Spearman 71.23"]
 

@@ -160,6 +160,7 @@ def test_a_run_brings_no_markup(exported: Path) -> None:
         {"loss": EVIL, "seed": EVIL},
         data=(count, None),
         dev={"spearman": 1.0, "pairs": EVIL},
+        dev_score=1.0,
         best_step=EVIL,
         hub_data=[EVIL],
     )

@@ -57,7 +57,7 @@ def test_a_whole_run(run: RunFolder) -> None:
     found = outcomes(run)
     assert list(found) == CHECKED
     assert {outcome for outcome, _ in found.values()} == {"ok"}, found
-    assert found["predictions.npz"][1] == "40 pairs of 1 task give the stored scores"
+    assert found["predictions.npz"][1] == "40 predictions of 1 task give the stored scores"
 
 
 @pytest.mark.parametrize("damage", list(DAMAGE))

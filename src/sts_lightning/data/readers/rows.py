@@ -247,9 +247,8 @@ class _Sample:
     def rows(self, anchor: str, positive: str, *negatives: str, beside: str = "") -> Layout:
         """Return the layout of an anchor, its positives and its negatives."""
         names = (anchor, positive, *negatives)
-        fewer = not is_table(self.path) and any(
-            record.get(name) is None for name in negatives for record in self.records
-        )
+        lines = isinstance(self.path, Path) and is_table(self.path)
+        fewer = not lines and any(record.get(name) is None for name in negatives for record in self.records)
         many = fewer or any(
             isinstance(value, list) and not is_messages(value)
             for name in names[1:]
