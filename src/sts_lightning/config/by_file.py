@@ -14,7 +14,7 @@ from hydra.errors import HydraException
 
 from sts_lightning.config.check import path_override
 from sts_lightning.core.errors import ConfigError, DataError, at_setting
-from sts_lightning.data.readers.rows import Kind, Layout, recognise
+from sts_lightning.data.readers.rows import Kind, recognise
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ def choose_by_file(overrides: Sequence[str]) -> list[str]:
         "%s%s: %s: %s; type another %s data.columns=[...] to choose yourself",
         first,
         "" if len(files) == 1 else f" and {len(files) - 1:,} more",
-        layout.note or _note(layout),
+        layout.note,
         " ".join(added),
         others,
     )
@@ -129,8 +129,10 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _columns(override: Override | None) -> list[list[str] | None]:
     """Return the columns that are typed, of a sweep each choice; None: not typed."""
-    value = None if override is None or override.is_delete() else _swept(override)
-    choices = value if override is not None and override.is_sweep_override() else [value]
+    if override is None or override.is_delete():
+        return [None]
+    value = _swept(override)
+    choices = value if override.is_sweep_override() else [value]
     return [list(_texts(each)) or None for each in choices]
 
 
@@ -165,17 +167,6 @@ def _files(names: Sequence[str]) -> list[str]:
                 hint="Views of one sentence teach, too: add experiment=simcse_unsup data=sentences_file.",
             )
     return files
-
-
-def _note(layout: Layout) -> str:
-    """Return what the columns are taken for."""
-    first, second, *others = layout.columns
-    if layout.kind == "scored":
-        return f"{first} and {second} are the texts, {others[0]} the score"
-    if layout.kind == "classes":
-        return f"{first} is the text, {second} its class"
-    negatives = f", {', '.join(others)} the negative{'s' if len(others) > 1 else ''}" if others else ""
-    return f"{first} is the anchor, {second} the positive{negatives}"
 
 
 def _quoted(name: str) -> str:
