@@ -364,6 +364,13 @@ def test_monitors() -> None:
             check_monitors(cfg, [EarlyStopping(monitor)], found)
 
 
+@pytest.fixture
+def triplets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file mine.csv in the working directory, whose columns are recognised."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.csv").write_text("anchor,positive,negative\na,b,c\nd,e,f\n")
+
+
 @pytest.mark.parametrize(
     ("data", "prompt", "message"),
     [
@@ -378,7 +385,7 @@ def test_monitors() -> None:
     ],
 )
 def test_prompts_by_role_are_for_queries_and_documents(
-    data: str, prompt: str, message: str | None, config: Config
+    data: str, prompt: str, message: str | None, config: Config, triplets: None
 ) -> None:
     cfg = check_config(config(data, "path=mine.csv" if data != "data=toy" else "seed=1", "name=run", prompt))
     found = [str(error) for error in conflicts(cfg, Built(PearsonLoss(), make_data(cfg), [], None, None))]
@@ -399,7 +406,7 @@ def test_prompts_by_role_are_for_queries_and_documents(
     ],
 )
 def test_view_templates_that_are_prompts_by_role(
-    data: str, templates: str, hint: str | None, config: Config
+    data: str, templates: str, hint: str | None, config: Config, triplets: None
 ) -> None:
     settings = ["path=mine.csv", "name=run", "prompt.template='q: {sentence}'"]
     cfg = check_config(config(f"data={data}", f"prompt.view_templates={templates}", *settings))
