@@ -66,9 +66,9 @@ class Ranking:
         """Candidates that are the text of each query, and no answer to it."""
         places: dict[str, list[int]] = {}
         for place, text in enumerate(self.candidates):
-            places.setdefault(text, []).append(place)
+            places.setdefault(one_text(text), []).append(place)
         return [
-            [place for place in places.get(query, ()) if place not in right]
+            [place for place in places.get(one_text(query), ()) if place not in right]
             for query, right in zip(self.queries, self.relevant, strict=True)
         ]
 
@@ -182,7 +182,10 @@ def hold_out(
     """
     anchors = values_of(train, "sentence1")
     keys = [plain_words(text, "") or fold(text) for text in anchors]
-    distinct = list(dict.fromkeys(keys))
+    spelling: dict[str, str] = {}  # the first one stands for all, or the answers of another would be wrong
+    for key, text in zip(keys, anchors, strict=True):
+        spelling.setdefault(key, text)
+    distinct = list(spelling)
     if len(distinct) < FEWEST:
         raise DataError(
             f"{counted(len(distinct), 'anchor')} are too few to hold some of them out for the selection of "
@@ -202,7 +205,7 @@ def hold_out(
     answers = values_of(train, "sentence2")
     as_answer = np.array([(plain_words(text, "") or fold(text)) in held for text in answers])
     negatives = _negatives(train)
-    rows = [(anchors[row], [answers[row]], negatives(row)) for row in np.flatnonzero(inside).tolist()]
+    rows = [(spelling[keys[row]], [answers[row]], negatives(row)) for row in np.flatnonzero(inside).tolist()]
     ranking = make_ranking("dev", rows, answers, most, seed)
     return select_rows(train, ~(inside | as_answer), counts, "dev split"), ranking
 

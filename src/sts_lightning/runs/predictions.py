@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import gold_of
 from sts_lightning.data.tasks import Task, hashes_of
 from sts_lightning.runs.folder import RunFolder, no_run
+
+log = logging.getLogger(__name__)
 
 MOST = 1.001
 """Largest absolute value of a cosine, with its rounding."""
@@ -62,7 +65,12 @@ def save_predictions(
 
 def save_dev(run: RunFolder, step: int, found: OfTask, selected: bool) -> None:
     """Write what the weights before training, or those that are selected so far, give on the dev data."""
-    before = {} if not selected else _read(run.dev_file) if run.dev_file.is_file() else {}
+    before: dict[str, np.ndarray] = {}
+    if selected and run.dev_file.is_file():
+        try:
+            before = _read(run.dev_file)
+        except CheckpointError as error:  # the training is worth more
+            log.warning("WARNING: the run will have no verdict: %s", error)
     name = "selected" if selected else "untuned"
     arrays = {key: each for key, each in before.items() if key.startswith("untuned/")}
     named = found if isinstance(found, dict) else dict(zip(("cosine", "gold"), found, strict=True))

@@ -25,7 +25,7 @@ from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.loading.run import build_encoder, load_from, load_part
 from sts_lightning.runs.folder import RunFolder, Which
 from sts_lightning.runs.metrics import RunMetrics, as_plain, environment
-from sts_lightning.runs.predictions import save_predictions
+from sts_lightning.runs.predictions import save_dev, save_predictions
 from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.seen_dev_pairs import describe_seen
 
@@ -155,6 +155,7 @@ def average_runs(
             run.write_checkpoint(which, {"state_dict": weights, "global_step": 0, "epoch": 0})
         if scores.test is not None:
             save_predictions(run, data.tests, scores.test_cosines, scores.test_values)
+        save_dev(run, 0, scores.dev_found, selected=True)
         trained_on = {str(stage): stage for parent in parents for stage in parent.run.trained_on()}
         costs = {cost["run"]: cost for parent in parents for cost in parent.run.costs()}
         details = {

@@ -39,6 +39,7 @@ from sts_lightning.core.text import counted
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.draws import empty_places
 from sts_lightning.data.module import DataModule
+from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.tables import SCORE_RANGE, values_of
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss, accepts, check_declared
@@ -153,6 +154,7 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
     built.data.setup()
     check_scores(built.loss, built.data)
     check_masks(built.loss, built.data)
+    check_watched(cfg, built.callbacks, built.data)
     built = replace(built, callbacks=[*built.callbacks, *callbacks])
     return Parts(
         **vars(built),
@@ -223,6 +225,7 @@ def check_later_run(run: RunFolder, cfg: DictConfig, read: set[str]) -> str | No
         built.data.setup()
         check_scores(built.loss, built.data)
         check_masks(built.loss, built.data)
+        check_watched(cfg, built.callbacks, built.data)
         read.add(key)
     try:
         check_machine(decide(cfg))
@@ -548,6 +551,25 @@ def check_masks(loss: Loss, data: DataModule) -> None:
                     hint=f"Choose a loss that leaves them out, such as loss=infonce (without "
                     f"mask_repeats=false), or set {where}.negatives=0.",
                 )
+
+
+def check_watched(cfg: DictConfig, callbacks: Sequence[Callback], data: DataModule) -> None:
+    """Reject a `RankMonitor`, which measures scored dev pairs, on held-out queries.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    if not callbacks or not isinstance(data.dev, Ranking):
+        return
+    from sts_lightning.training.callbacks.rank_monitor import RankMonitor  # of few runs
+
+    for name, callback in zip(cfg.callbacks, callbacks, strict=False):
+        if isinstance(callback, RankMonitor):
+            raise ConfigError(
+                f"callbacks.{name} needs scored dev pairs, and queries select the weights of this run.",
+                key=f"callbacks.{name}",
+                hint="Type data.dev_fraction=0 for STS-B dev, or data.dev_path=FILE with scored pairs.",
+            )
 
 
 def check_machine(machine: Machine) -> None:

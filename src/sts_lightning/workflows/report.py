@@ -30,14 +30,14 @@ from sts_lightning.evaluation.dev_scores import dev_tasks, monitor_of
 from sts_lightning.evaluation.retrieval import TITLES, print_rankings, ranking_cells
 from sts_lightning.evaluation.score import Disagreement, Scores, find_disagreements, how_scored, score
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
-from sts_lightning.evaluation.verdict import Verdict, compare_found, compare_tasks, verdict_of
+from sts_lightning.evaluation.verdict import Verdict, compare_tasks, verdict_of
 from sts_lightning.evaluation.verdict import in_words as verdict_in_words
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import load_best
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import scores_before_and_at
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain, environment
-from sts_lightning.runs.predictions import OfTask, load_dev, save_predictions
+from sts_lightning.runs.predictions import OfTask, save_dev, save_predictions
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.callbacks.progress import RunClock
 from sts_lightning.workflows.build import Experiment
@@ -101,9 +101,9 @@ def report(
 
         phases = phases_of(watched)
     parts_of_dev = {} if isinstance(data.dev, Ranking) else parts_of(data.dev)
+    if mixture is not None and mixture["share"] < 1:
+        save_dev(run, best_step, tuned.dev_found, selected=True)
     verdict = verdict_of(run, best_step, parts_of_dev)
-    if verdict is not None and mixture is not None and mixture["share"] < 1:
-        verdict = compare_found(load_dev(run)["untuned"][1], tuned.dev_found, parts=parts_of_dev)
     general = _general(untuned, tuned, data) if data.keep_general else None
     details = {
         "dev_untuned": before,
@@ -288,7 +288,10 @@ def _print_scores(
     encoder: SentenceEncoder,
 ) -> None:
     def row(scores: Scores) -> dict[str, float]:
-        return {"dev": scores.dev_score, **(spearman_row(scores.test) if scores.test else {})}
+        tests = spearman_row(scores.test) if scores.test and scored_tasks(parts.data.tests) else {}
+        for task in rankings_of(parts.data.tests):  # in a table of their own
+            tests.pop(task.name, None)
+        return {"dev": scores.dev_score, **tests}
 
     monitor = monitor_of(parts.data.dev)
 

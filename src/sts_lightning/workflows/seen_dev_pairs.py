@@ -27,7 +27,7 @@ def describe_seen(name: str, selecting: DictConfig, trained: DictConfig) -> str 
         What follows the name of the run in a message; None if it has not.
     """
     data = selecting.data
-    drawn = "dev_fraction" in data and data.get("dev_path") is None and data.get("dev_split") is None
+    drawn = bool(data.get("dev_fraction")) and data.get("dev_path") is None and data.get("dev_split") is None
     ours, theirs = _sources(selecting), _sources(trained)
     other_split = ours != theirs or any(data.get(key) != trained.data.get(key) for key in DEV_SPLIT)
     if drawn and set(ours) & set(theirs) and other_split:
