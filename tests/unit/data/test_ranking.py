@@ -191,7 +191,7 @@ def test_too_few_anchors(tmp_path: Path) -> None:
     assert raised.value.key == "data.dev_fraction"
     assert "data.dev_path=FILE" in str(raised.value)
     assert "data.dev_fraction=0" in str(raised.value)
-    Path(few).open("a").write("q 49,a 49\n")
+    Path(few).write_text(Path(few).read_text() + "q 49,a 49\n")
     _, dev = held_out(triplets_file(str(tmp_path), few, dev_fraction=0.1))
     assert len(dev) == 5
 
