@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TypedDict
+
+from typing_extensions import TypedDict
 
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.files import as_type
