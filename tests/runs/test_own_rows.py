@@ -18,12 +18,14 @@ from sts_lightning.cli.main import main
 from sts_lightning.config.trust import NOTHING
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.data.ranking import Ranking
+from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask
 from sts_lightning.evaluation.retrieval import TITLES
-from sts_lightning.evaluation.verdict import RESAMPLES, stored_verdict, verdict_of
+from sts_lightning.evaluation.verdict import RESAMPLES, in_words, stored_verdict, verdict_of
 from sts_lightning.export.card import card_facts, model_card
 from sts_lightning.export.export import export
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import load_dev
+from sts_lightning.testing.toy import scored_pairs
 from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.average import average_runs
 from sts_lightning.workflows.command import train_in
@@ -324,3 +326,53 @@ def test_rows_select_in_joint_data(rows: Path, config: Config, tmp_path: Path) -
     assert stored["dev"]["mrr@10"] == pytest.approx(
         100 * slow_mrr(dev_of(tmp_path / "run"), sts_lightning.load(tmp_path / "run").encode).mean()
     )
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_the_seven_tasks_before_and_after(
+    beside: bool,
+    rows: Path,
+    config: Config,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    tables = {name: scored_pairs(30, np.random.default_rng(i)) for i, name in enumerate(SEVEN_TASKS)}
+    seven = [STSTask(name, {"all": table}) for name, table in tables.items()]
+    monkeypatch.setattr("sts_lightning.data.dev_and_tests.load_sts_tasks", lambda *args, **more: seven)
+    own = [f"path={rows}/qa.csv", "data.keep_general=true", "trainer.max_steps=4", "optim.lr=0.01"]
+    own += [f"data.test_path={rows}/other.csv"] if beside else []
+    train_in(tmp_path / "run", config(*ROW_RUN, *own))
+    stored = metrics(tmp_path / "run")
+    names = [*SEVEN_TASKS, *(["other"] if beside else [])]
+    assert list(stored["test"]["tasks"]) == names == list(stored["test_untuned"]["tasks"])
+    general = stored["general"]
+    assert (general["score"], general["units"]) == ("Spearman", "the seven STS tasks")
+    assert general["before"] == pytest.approx(stored["test_untuned"]["average"])
+    assert general["after"] == pytest.approx(stored["test"]["average"])
+    assert general["difference"] == pytest.approx(general["after"] - general["before"])
+    assert caplog.messages[-2:] == [in_words(stored["verdict"]), in_words(general)]
+    page = html.unescape((tmp_path / "run" / "report.html").read_text())
+    assert in_words(general) in page
+    assert RunFolder(tmp_path / "run").metrics().score == stored["dev"]["mrr@10"]
+
+
+def test_two_processes_hold_out_and_score_the_same(
+    rows: Path, config: Config, cli: Callable[..., Any], tmp_path: Path
+) -> None:
+    own = [*ROW_RUN, f"path={rows}/qa.csv", "name=run", "model.dropout=0", "trainer.max_steps=4"]
+    train_in(tmp_path / "one", config(*own))
+    several = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2", "trainer.chunk_tokens=512"]
+    done = cli("train.py", *own, *several, "hydra.run.dir=two")
+    assert done.returncode == 0, done.stderr
+    one, two = metrics(tmp_path / "one"), metrics(tmp_path / "two")
+    assert two["content"]["dev"] == one["content"]["dev"]
+    assert two["dev_untuned"] == pytest.approx(one["dev_untuned"], abs=1e-3)
+    assert two["dev"] == pytest.approx(one["dev"], abs=0.5)
+    found = load_dev(RunFolder(tmp_path / "two"))
+    np.testing.assert_allclose(
+        found["untuned"][1]["mrr@10"],  # type: ignore[call-overload]
+        load_dev(RunFolder(tmp_path / "one"))["untuned"][1]["mrr@10"],  # type: ignore[call-overload]
+    )
+    assert done.stdout.count("held-out queries") == 1

@@ -165,7 +165,7 @@ def triplets_hub(
         report_lists(data_set, table)
         return evaluation.complete(table, counts, published=False)
 
-    data_set = unlabelled(sentence_columns(2 + places), read, published_rows)
+    data_set = unlabelled(sentence_columns(2 + places), read, published_rows, evaluation.keep_general)
     return data_set
 
 

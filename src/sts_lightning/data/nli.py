@@ -145,11 +145,15 @@ def nli_triplets(
         table, counts = read_files(files, read_file)
         return evaluation.complete(evaluation.without_test_pairs(table, counts, filter), counts, published)
 
-    return unlabelled(columns, read, published_rows or (TRIPLETS if published else None))
+    rows = published_rows or (TRIPLETS if published else None)
+    return unlabelled(columns, read, rows, evaluation.keep_general)
 
 
 def unlabelled(
-    columns: Sequence[str], read: Callable[[], Splits], published_rows: int | None = None
+    columns: Sequence[str],
+    read: Callable[[], Splits],
+    published_rows: int | None = None,
+    keep_general: bool = False,
 ) -> DataSet:
     """Return a data set of anchors with a positive and any hard negatives.
 
@@ -159,4 +163,6 @@ def unlabelled(
     check_columns(columns)
     unit = {2: "pairs", 3: "triplets"}.get(len(columns), "examples")
     views = column_views(len(columns))
-    return DataSet(read, views, "none", unit, published_rows=published_rows, rows="rows")
+    return DataSet(
+        read, views, "none", unit, published_rows=published_rows, rows="rows", keep_general=keep_general
+    )

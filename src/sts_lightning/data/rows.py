@@ -107,7 +107,7 @@ def triplets_file(
         report_lists(data_set, table)
         return evaluation.complete(table, counts, published=False)
 
-    data_set = unlabelled(sentence_columns(2 + places), read, published_rows)
+    data_set = unlabelled(sentence_columns(2 + places), read, published_rows, evaluation.keep_general)
     return data_set
 
 
@@ -277,7 +277,9 @@ def labels_file(
         _report_classes(table)
         return evaluation.complete(table, counts, published=False)
 
-    return DataSet(read, column_views(2), "none", "texts", rows="classes")
+    return DataSet(
+        read, column_views(2), "none", "texts", rows="classes", keep_general=evaluation.keep_general
+    )
 
 
 def with_partners(table: Dataset, counts: Sequence[SourceCount]) -> Dataset:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ def encode_ranking(encode: Callable[..., np.ndarray], ranking: Ranking) -> Value
     """Encode and score a ranking.
 
     Args:
-        encode: ``encode`` of an encoder, with ``prompt`` for the role of the texts, ``query`` or ``document``.
+        encode: ``encode`` of an encoder, which takes the role of texts, ``query`` or ``document``, as ``prompt``.
         ranking: What is ranked.
 
     Raises:
