@@ -9,7 +9,7 @@ from typing import TypedDict, Unpack
 from datasets import Dataset
 
 from sts_lightning.core.choices import DevSet, SentEvalText
-from sts_lightning.core.errors import at_setting
+from sts_lightning.core.errors import DataError, at_setting
 from sts_lightning.core.text import check_choice
 from sts_lightning.data.data_set import DEV, TEST, Splits
 from sts_lightning.data.dev_suite import load_clean_stsb, load_dev_suite, without_dev_pairs
@@ -94,15 +94,14 @@ class DevAndTests:
 
     def test_pairs(self) -> list[Dataset]:
         """Return the pairs of the test sets as the files have them, to compare training pairs with."""
-        if self.test_path is not None:
-            return pairs_in([self._read(self.test_path, TEST)])
-        return tables_of(load_sts_tasks(self.root)) if self._reports_seven else []
+        own = [] if self.test_path is None else pairs_in([self._read(self.test_path, TEST)])
+        return own + (tables_of(load_sts_tasks(self.root)) if self._reports_seven else [])
 
     @property
     def _reports_seven(self) -> bool:
         """Whether the report is on the seven test sets."""
-        own = self.dev_path is not None or self.fraction > 0
-        return self.test_path is None and (self.keep_general or not own)
+        own = self.dev_path is not None or self.test_path is not None or self.fraction > 0
+        return self.keep_general or not own
 
     def without_test_pairs(
         self, train: Dataset, counts: Sequence[SourceCount], how: OverlapFilter
@@ -157,8 +156,14 @@ class DevAndTests:
         tests: list[Task] = []
         if self.test_path is not None:
             tests = [read(self.test_path, TEST)]
-        elif self._reports_seven:
-            tests = [*(seven := load_sts_tasks(self.root, text=self.text))]
+        if self._reports_seven:
+            tests += (seven := load_sts_tasks(self.root, text=self.text))
+            if len({task.name for task in tests}) < len(tests):
+                raise DataError(
+                    f"{tests[0].name} is the name of one of the seven test sets, too; rename the file.",
+                    self.test_path,
+                    key="data.test_path",
+                )
             if not published:
                 raw = seven if self.text == "raw" else load_sts_tasks(self.root)
                 report_common(train, counts, tables_of(raw), f"{TEST} (the seven test sets)")

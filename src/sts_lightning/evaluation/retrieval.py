@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,17 +28,17 @@ TITLES = {
 """Names of the scores in tables and messages."""
 
 
-def encode_ranking(encode: Callable[[Sequence[str], str], np.ndarray], ranking: Ranking) -> Values:
+def encode_ranking(encode: Callable[..., np.ndarray], ranking: Ranking) -> Values:
     """Encode and score a ranking.
 
     Args:
-        encode: Function from texts and their role, ``query`` or ``document``, to vectors.
+        encode: ``encode`` of an encoder, which takes the role of texts, ``query`` or ``document``, as ``prompt``.
         ranking: What is ranked.
 
     Raises:
         TrainingError: A vector is NaN or infinite.
     """
-    queries, candidates = (require_finite(encode(texts, role)) for role, texts in ranking.texts())
+    queries, candidates = (require_finite(encode(texts, prompt=role)) for role, texts in ranking.texts())
     return score_queries(ranking, queries, candidates)
 
 

@@ -155,19 +155,19 @@ def report(
 
 
 def _general(untuned: Scores | None, tuned: Scores, data: DataModule) -> Verdict | None:
-    """Compare the seven STS tasks before and after training; None where a score is missing."""
+    """Compare the STS tasks before and after training; None where a score is missing."""
     if untuned is None or untuned.test is None or tuned.test is None:
         return None
 
     def found(scores: Scores) -> dict[str, OfTask]:
         cosines = iter(scores.test_cosines)
-        return {
+        of_tasks: dict[str, OfTask] = {
             task.name: (np.concatenate([next(cosines) for _ in task.subsets]), gold_of(task.subsets.values()))
             for task in scored_tasks(data.tests)
         }
+        return {name: of_tasks[name] for name in SEVEN_TASKS}  # a file of the user's may be beside them
 
-    before, after = ({name: each[name] for name in SEVEN_TASKS} for each in (found(untuned), found(tuned)))
-    return compare_tasks(before, after, "Spearman", "the seven STS tasks")
+    return compare_tasks(found(untuned), found(tuned), "Spearman", "the seven STS tasks")
 
 
 def drop_optimizer(run: RunFolder) -> None:

@@ -191,7 +191,7 @@ def test_too_few_anchors(tmp_path: Path) -> None:
     assert raised.value.key == "data.dev_fraction"
     assert "data.dev_path=FILE" in str(raised.value)
     assert "data.dev_fraction=0" in str(raised.value)
-    Path(few).write_text(Path(few).read_text() + "q 49,a 49\n")
+    append(Path(few), "q 49,a 49\n")
     _, dev = held_out(triplets_file(str(tmp_path), few, dev_fraction=0.1))
     assert len(dev) == 5
 
@@ -243,6 +243,12 @@ def test_scored_pairs_select_without_a_fraction(
         splits = triplets_file(str(tmp_path), rows_file, dev_fraction=0.1, keep_general=general).read()
         assert isinstance(splits.dev, Ranking)
         assert [task.name for task in splits.tests] == tests
+    own: Any = {"dev_fraction": 0.1, "keep_general": True}
+    own["test_path"] = csv(tmp_path / "A.csv", "anchor,positive", [("q", "a")])
+    with pytest.raises(DataError, match="A is the name of one of the seven test sets, too"):
+        triplets_file(str(tmp_path), rows_file, **own).read()
+    own["test_path"] = csv(tmp_path / "B.csv", "anchor,positive", [("q", "a")])
+    assert [task.name for task in triplets_file(str(tmp_path), rows_file, **own).read().tests] == ["B", "A"]
 
 
 def test_texts_of_a_dev_file_rank_those_that_train(tmp_path: Path) -> None:

@@ -199,15 +199,15 @@ def test_triplets_of_a_query_are_averaged_first() -> None:
 def test_vectors_have_to_be_finite() -> None:
     ranking = make_ranking("dev", [("q", ["a"], [])])
     with pytest.raises(TrainingError, match="the vectors of 1 of 1 sentences are NaN"):
-        encode_ranking(lambda texts, role: np.full((len(texts), 2), np.nan), ranking)
+        encode_ranking(lambda texts, prompt: np.full((len(texts), 2), np.nan), ranking)
 
 
 def test_each_role_is_encoded_as_such() -> None:
     ranking = make_ranking("dev", [("q", ["a"], [])], ["b"])
     asked: list[tuple[list[str], str]] = []
 
-    def encode(texts: Any, role: str) -> Any:
-        asked.append((list(texts), role))
+    def encode(texts: Any, prompt: str) -> Any:
+        asked.append((list(texts), prompt))
         return np.ones((len(texts), 2))
 
     encode_ranking(encode, ranking)
