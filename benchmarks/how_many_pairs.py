@@ -78,7 +78,7 @@ def tasks(root: Path) -> dict[str, Task]:
 
 def ranks(encoder: SentenceEncoder, test: Ranking) -> list[float]:
     """Return the reciprocal rank of each query."""
-    found = encode_ranking(lambda texts, role: encoder.encode(texts, prompt=role), test)  # type: ignore[arg-type]
+    found = encode_ranking(encoder.encode, test)
     return [round(value, 6) for value in found[SELECTS].tolist()]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from datasets import Dataset
@@ -17,7 +17,6 @@ from sts_lightning.core.files import parse_json
 from sts_lightning.core.text import counted
 from sts_lightning.data.overlap import plain_words
 from sts_lightning.data.readers.row_values import BadRows, fold, sentence, text_of
-from sts_lightning.data.readers.rows import Layout, read_labelled, read_rows
 from sts_lightning.data.readers.text_files import read_lines, strip_blank_end
 from sts_lightning.data.tables import (
     CLASS,
@@ -28,6 +27,9 @@ from sts_lightning.data.tables import (
     sentence_columns,
     values_of,
 )
+
+if TYPE_CHECKING:
+    from sts_lightning.data.readers.rows import Layout
 
 FEWEST = 50
 """Anchors from which on some are held out: of fewer, a tenth decides nothing."""
@@ -271,6 +273,8 @@ def read_ranking(path: Path, name: str, layout: Layout) -> Ranking:
     Raises:
         DataError: The file cannot be read, or a row is malformed.
     """
+    from sts_lightning.data.readers.rows import read_labelled, read_rows  # of few runs
+
     bad = BadRows()
     if layout.kind == "classes":
         labelled = [(text, of) for _, text, of in read_labelled(path, layout, "test", bad)]
