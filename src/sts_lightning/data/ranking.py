@@ -118,7 +118,11 @@ def make_ranking(
     queries: dict[str, str] = {}
     right: dict[str, dict[str, None]] = {}
     wrong: dict[str, dict[str, None]] = {}
+    # In the order of the data: of equal cosines the first one wins, which must not be the right one.
     texts: dict[str, str] = {}
+    for text in further:
+        texts.setdefault(one_text(text), text)
+    needed: set[str] = set()
     for query, answers, negatives in rows:
         key = one_text(query)
         queries.setdefault(key, query)
@@ -127,9 +131,7 @@ def make_ranking(
             for text in found:
                 texts.setdefault(one_text(text), text)
                 keys[one_text(text)] = None
-    needed = set(texts)
-    for text in further:
-        texts.setdefault(one_text(text), text)
+                needed.add(one_text(text))
     if most is not None and len(texts) > most:
         others = [key for key in texts if key not in needed]
         left = max(0, most - len(needed))
