@@ -168,10 +168,7 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
         folder.mkdir(parents=True, exist_ok=True)
         if rankings:
             encode: Any = encoder.encode
-            values = {
-                task.name: encode_ranking(lambda texts, role: encode(texts, prompt=role), task)
-                for task in rankings
-            }
+            values = {task.name: encode_ranking(encode, task) for task in rankings}
             save_predictions(RunFolder(folder), tasks, [], values)
             return {**score_test(tasks, [], values, cfg.aggregate)}, {}
         vectors = encode_tables(encoder, tables)
