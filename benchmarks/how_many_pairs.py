@@ -2,7 +2,7 @@
 
 Two data sets of the data root: Banking77, texts with one of 77 intents, and NLI, a premise with a text that
 follows from it and one that contradicts it. Each seed draws other rows. Runs that are stored in the output
-are not repeated, so a stopped command goes on. ``--table`` prints what is stored.
+are not repeated, so a stopped command goes on. ``--table`` prints what is stored, and ``--plot`` draws it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import sts_lightning
+from sts_lightning.analysis.plots import new_figure, save_figure
 from sts_lightning.core.files import write_atomic
 from sts_lightning.data.ranking import Ranking, make_ranking, rank_classes
 from sts_lightning.evaluation.retrieval import encode_ranking
@@ -121,6 +122,27 @@ def table(stored: dict[str, Any]) -> None:
                 print(f"{int(size):>6} rows: {np.mean(means):.2f} ({each}), gain {gain}")
 
 
+def plot(stored: dict[str, Any], path: Path) -> None:
+    """Draw the mean MRR@10 of each size, and each seed as a dot."""
+    figure = new_figure(8, 3.6)
+    for axis, (name, cells) in zip(
+        figure.subplots(1, len(stored["scores"])), stored["scores"].items(), strict=True
+    ):
+        means = {
+            int(size): [100 * np.mean(values) for values in seeds.values()]
+            for size, seeds in cells.items()
+            if size != UNTUNED
+        }
+        axis.plot(list(means), [np.mean(each) for each in means.values()], marker="o", markersize=4)
+        for size, each in means.items():
+            axis.scatter([size] * len(each), each, s=10, color="tab:gray", zorder=3)
+        axis.axhline(100 * np.mean(cells[UNTUNED]["0"]), color="tab:orange", linestyle="--", label=UNTUNED)
+        axis.set(xscale="log", xlabel="rows", ylabel="MRR@10 x 100", title=name)
+        axis.grid(alpha=0.25)
+        axis.legend(loc="lower right")
+    save_figure(figure, path)
+
+
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -129,11 +151,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--sets", nargs="+", default=["banking77", "nli"], help="data sets")
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw what is stored")
     options = parser.parse_args()
     stored: dict[str, Any] = {"scores": {}}
     if options.to.exists():
         stored = json.loads(options.to.read_text())
-    if not options.table:
+    if options.plot:
+        plot(stored, options.plot)
+    if not (options.table or options.plot):
         stored["environment"] = environment()
         found = {name: task for name, task in tasks(options.root).items() if name in options.sets}
         cells: list[tuple[Any, int]] = [
