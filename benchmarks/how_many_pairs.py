@@ -138,6 +138,8 @@ def plot(stored: dict[str, Any], path: Path) -> None:
             axis.scatter([size] * len(each), each, s=10, color="tab:gray", zorder=3)
         axis.axhline(100 * np.mean(cells[UNTUNED]["0"]), color="tab:orange", linestyle="--", label=UNTUNED)
         axis.set(xscale="log", xlabel="rows", ylabel="MRR@10 x 100", title=name)
+        axis.set_xticks(list(means), [f"{size:,}" for size in means])
+        axis.minorticks_off()
         axis.grid(alpha=0.25)
         axis.legend(loc="lower right")
     save_figure(figure, path)
