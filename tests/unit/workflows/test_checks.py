@@ -136,6 +136,7 @@ def test_batches_in_which_a_loss_compares_nothing_are_rejected(wrapped: bool, co
         data = source(config, "data=toy", f"data.batch_size={size}")
         views, labels = torch.randn(2, size, 4, requires_grad=True), torch.arange(float(size)) * 5 / size
         loss(views, labels).backward()
+        assert views.grad is not None
         assert bool(views.grad.any()) is enough
         if enough:
             check_fit(loss, data)
