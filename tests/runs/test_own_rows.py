@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -376,3 +377,76 @@ def test_two_processes_hold_out_and_score_the_same(
         load_dev(RunFolder(tmp_path / "one"))["untuned"][1]["mrr@10"],  # type: ignore[call-overload]
     )
     assert done.stdout.count("held-out queries") == 1
+
+
+def test_texts_with_classes(rows: Path, config: Config, tmp_path: Path) -> None:
+    """The nearest training text decides: accuracy@1 of the report is that of a slow search."""
+    kinds = {"a": "a bicycle", "b": "an old clock", "c": "the harbour", "d": "a wooden boat"}
+    lines = [f"{text} number {i},{name}\n" for i in range(20) for name, text in kinds.items()]
+    (tmp_path / "x.csv").write_text("text,label\n" + "".join(lines))
+    (tmp_path / "test.csv").write_text("text,label\nold clock,b\nboat,d\n")
+    own = ["data=labels_file", f"path={tmp_path}/x.csv", f"data.test_path={tmp_path}/test.csv"]
+    settings = [each for each in ROW_RUN if each != "data=triplets_file"]
+    train_in(tmp_path / "run", config(*settings, *own, "trainer.max_steps=4"))
+    stored, encode = metrics(tmp_path / "run"), sts_lightning.load(tmp_path / "run").encode
+    data = make_data(RunFolder(tmp_path / "run").load_config())
+    data.setup()
+    train: Any = data.train
+    texts, names = list(train["sentence1"]), list(train["class"])
+
+    def nearest(queries: list[str]) -> list[str]:
+        found = encode(texts, prompt="document"), encode(queries, prompt="query")
+        unit = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in found]
+        return [names[place] for place in (unit[1] @ unit[0].T).argmax(axis=1)]
+
+    label = {text.rpartition(",")[0]: text.strip().rpartition(",")[2] for text in lines}
+    queries = list(data.dev.queries)
+    correct = np.mean([label[q] == name for q, name in zip(queries, nearest(queries), strict=True)])
+    assert (len(queries), len(texts)) == (8, 72)
+    assert stored["dev"]["accuracy@1"] == pytest.approx(100 * correct)
+    correct = np.mean([a == b for a, b in zip(nearest(["old clock", "boat"]), "bd", strict=True)])
+    assert stored["test"]["tasks"]["test"]["accuracy@1"] == pytest.approx(100 * correct)
+    assert stored["test"]["tasks"]["test"]["candidates"] == 72
+    cfg = config(f"ckpt={tmp_path}/run", "accelerator=cpu", f"test={tmp_path}/x.csv", of="eval")
+    evaluate_in(tmp_path / "eval", cfg)
+    entry = metrics(tmp_path / "eval")["test"]["tasks"]["x"]
+    assert (entry["queries"], entry["candidates"]) == (80, 80)
+
+
+def test_a_folder_of_beir_is_ranked(trained: Path, config: Config, tmp_path: Path) -> None:
+    folder = tmp_path / "mini"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "queries.jsonl").write_text('{"_id": "1", "text": "a rug"}\n{"_id": "2", "text": "a bike"}\n')
+    documents = [("x", "A", "carpet"), ("y", "", "a bicycle"), ("z", "The", "lake")]
+    (folder / "corpus.jsonl").write_text(
+        "".join(
+            json.dumps({"_id": name, "title": title, "text": text}) + "\n" for name, title, text in documents
+        )
+    )
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\tx\t1\n2\ty\t1\n2\tz\t0\n")
+    cfg = config(f"ckpt={trained}", "accelerator=cpu", f"test={folder}", of="eval")
+    evaluate_in(tmp_path / "eval", cfg)
+    encode = sts_lightning.load(trained).encode
+    queries = encode(["a rug", "a bike"], prompt="query")
+    texts = encode(["A carpet", "a bicycle", "The lake"], prompt="document")
+    unit = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in (queries, texts)]
+    order = (-unit[0] @ unit[1].T).argsort(axis=1)
+    expected = [100 / (1 + order[row].tolist().index(row)) for row in range(2)]
+    entry = metrics(tmp_path / "eval")["test"]["tasks"]["mini"]
+    assert entry["mrr@10"] == pytest.approx(np.mean(expected))
+    assert (entry["queries"], entry["candidates"]) == (2, 3)
+
+
+def test_prompts_by_role_are_in_the_ranking(rows: Path, config: Config, tmp_path: Path) -> None:
+    prompts = ["prompt.query='find: '", "prompt.document='here is a text: '"]
+    own = [f"path={rows}/qa.csv", *prompts, "trainer.max_steps=3", "trainer.select_untuned=true"]
+    train_in(tmp_path / "run", config(*ROW_RUN, *own))
+    run, dev = RunFolder(tmp_path / "run"), dev_of(tmp_path / "run")
+    encode = sts_lightning.load(run.path).encode
+    logged = {row["step"]: row["dev/mrr@10"] for row in run.history() if "dev/mrr@10" in row}
+    best = metrics(run.path)["best_step"]
+    expected = 100 * slow_mrr(dev, encode).mean()
+    assert metrics(run.path)["dev"]["mrr@10"] == pytest.approx(expected)
+    assert logged[best] == pytest.approx(expected, abs=1e-4)
+    without = 100 * slow_mrr(dev, lambda texts, prompt: encode(texts)).mean()
+    assert without != pytest.approx(expected)  # the prompts make a difference

@@ -147,4 +147,4 @@ def check_command(run: Path, trust: Sequence[str], trust_remote_code: bool) -> N
 @click.argument("runs", type=FILE, nargs=-1, required=True, metavar="RUN...")
 def mean_command(runs: Sequence[Path]) -> None:
     """Print the scores of run folders, their mean and their standard deviation; files are left out."""
-    print_scores("Spearman x 100 by run", mean_scores([folder for folder in runs if not folder.is_file()]))
+    print_scores("Scores x 100 by run", mean_scores([folder for folder in runs if not folder.is_file()]))

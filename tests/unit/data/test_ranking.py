@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ def jsonl(path: Path, rows: list[dict[str, Any]]) -> str:
     return str(path)
 
 
-def csv(path: Path, head: str, rows: list[Row]) -> str:
+def csv(path: Path, head: str, rows: Sequence[Row]) -> str:
     path.write_text(head + "\n" + "".join(",".join(row) + "\n" for row in rows))
     return str(path)
 
@@ -39,7 +39,7 @@ def held_out(data_set: DataSet) -> tuple[Splits, Ranking]:
     return splits, splits.dev
 
 
-def many(count: int) -> list[Row]:
+def many(count: int) -> list[tuple[str, str, str]]:
     """Rows of which each second anchor has a second answer, in other spelling; an answer is shared by all."""
     rows = [(f"Where is number {i}?", f"in place {i}", f"in place {i + 1}") for i in range(count)]
     rows += [(f"where is  NUMBER {i} !", f"at {i}", "nowhere") for i in range(0, count, 2)]
@@ -151,7 +151,7 @@ def test_lists(tmp_path: Path) -> None:
     assert NEGATIVES in splits.train.column_names
 
 
-def classes(names: list[str], size: int) -> list[Row]:
+def classes(names: list[str], size: int) -> list[tuple[str, str]]:
     return [(f"{name} says {i}", name) for i in range(size) for name in names]
 
 
@@ -346,7 +346,7 @@ def test_a_file_is_ranked_or_scored_by_its_columns(tmp_path: Path) -> None:
 def test_what_the_hash_is_of() -> None:
     base = make_ranking("a", [("q", ["x"], ["y"]), ("r", ["y"], [])])
     assert make_ranking("b", [("q", ["x"], ["y"]), ("r", ["y"], [])]).hash == base.hash
-    others = [
+    others: list[Any] = [
         [("q", ["x"], []), ("r", ["y"], [])],
         [("q", ["x", "y"], []), ("r", ["y"], [])],
         [("p", ["x"], ["y"]), ("r", ["y"], [])],

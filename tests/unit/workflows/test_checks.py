@@ -136,6 +136,7 @@ def test_batches_in_which_a_loss_compares_nothing_are_rejected(wrapped: bool, co
         data = source(config, "data=toy", f"data.batch_size={size}")
         views, labels = torch.randn(2, size, 4, requires_grad=True), torch.arange(float(size)) * 5 / size
         loss(views, labels).backward()
+        assert views.grad is not None
         assert bool(views.grad.any()) is enough
         if enough:
             check_fit(loss, data)
@@ -387,7 +388,9 @@ def triplets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_prompts_by_role_are_for_queries_and_documents(
     data: str, prompt: str, message: str | None, config: Config, triplets: None
 ) -> None:
-    cfg = check_config(config(data, "path=mine.csv" if data != "data=toy" else "seed=1", "name=run", prompt))
+    own = ["path=mine.csv" if data != "data=toy" else "seed=1", "name=run"]
+    own += ["data.columns=[a,p]"] if "triplets" in data else []
+    cfg = check_config(config(data, *own, prompt))
     found = [str(error) for error in conflicts(cfg, Built(PearsonLoss(), make_data(cfg), [], None, None))]
     assert [message in text for text in found] == [True] if message else found == []
 
@@ -409,6 +412,7 @@ def test_view_templates_that_are_prompts_by_role(
     data: str, templates: str, hint: str | None, config: Config, triplets: None
 ) -> None:
     settings = ["path=mine.csv", "name=run", "prompt.template='q: {sentence}'"]
+    settings += ["data.columns=[a,p,n]"] if "triplets" in data else []
     cfg = check_config(config(f"data={data}", f"prompt.view_templates={templates}", *settings))
     errors = conflicts(cfg, Built(PearsonLoss(), make_data(cfg), [], None, None))
     assert [error.hint for error in errors] == ([hint] if hint else [])

@@ -23,6 +23,7 @@ def run(data: dict[str, object], path: object = "mine.csv", dev: str = "stsb") -
         (run(PAIRS), run({**PAIRS, "seed": 2}, {"mine.csv": 2}), "has trained on dev pairs of it: both"),
         (run(PAIRS), run({**PAIRS, "seed": 2}, "other.csv"), None),
         (run(PAIRS), run(PAIRS, "./mine.csv"), None),
+        (run({**PAIRS, "dev_fraction": 0}), run(PAIRS), None),  # STS-B dev selects
         (run({**PAIRS, "dev_path": "dev.csv"}), run({**PAIRS, "seed": 2, "dev_path": "dev.csv"}), None),
         (
             run({**PAIRS, "dev_path": "dev.csv"}),
