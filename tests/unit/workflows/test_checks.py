@@ -369,7 +369,7 @@ def test_monitors() -> None:
 def triplets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file mine.csv in the working directory, whose columns are recognised."""
     monkeypatch.chdir(tmp_path)
-    Path("mine.csv").write_text("anchor,positive,negative\na,b,c\nd,e,f\n")
+    Path("mine.csv").write_text("a,p,n\nx,y,z\nu,v,w\n")
 
 
 @pytest.mark.parametrize(
