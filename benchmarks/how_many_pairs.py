@@ -78,7 +78,7 @@ def tasks(root: Path) -> dict[str, Task]:
 
 def ranks(encoder: SentenceEncoder, test: Ranking) -> list[float]:
     """Return the reciprocal rank of each query."""
-    found = encode_ranking(lambda texts, role: encoder.encode(texts, prompt=role), test)  # type: ignore[arg-type]
+    found = encode_ranking(encoder.encode, test)
     return [round(value, 6) for value in found[SELECTS].tolist()]
 
 
@@ -91,6 +91,7 @@ def trained(task: Task, size: int, seed: int, root: Path, folder: Path) -> Sente
     settings = {
         "data_root": root,
         "data.batch_size": 64,
+        "data.dev_candidates": 1000,  # of the runs' own selection; the test ranks all
         "trainer.max_epochs": EPOCHS[size],
         "evaluation.final": False,
     }
@@ -126,6 +127,7 @@ def main() -> None:
     parser.add_argument("root", type=Path, help="data root")
     parser.add_argument("to", type=Path, help="JSON file")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--sets", nargs="+", default=["banking77", "nli"], help="data sets")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     stored: dict[str, Any] = {"scores": {}}
@@ -133,7 +135,7 @@ def main() -> None:
         stored = json.loads(options.to.read_text())
     if not options.table:
         stored["environment"] = environment()
-        found = tasks(options.root)
+        found = {name: task for name, task in tasks(options.root).items() if name in options.sets}
         cells: list[tuple[Any, int]] = [
             (UNTUNED, 0),
             *((size, seed) for size in EPOCHS for seed in options.seeds),

@@ -5,7 +5,7 @@ Three times twenty runs of MiniLM on 800 texts of Banking77, judged by 400 other
 seeds: runs that differ by their seed alone, each compared with the next.
 answers: runs on pairs of texts of an intent, drawn anew for each run; compared likewise.
 nothing: runs on pairs that are drawn across intents, so that there is nothing to learn; each compared with
-the untuned model, as a run ends.
+the untuned model, as a run ends. ``better`` would be wrong, also since the best of several steps is selected.
 
 A verdict with 95 % intervals may be ``better`` in one of twenty. Runs that are stored are not repeated.
 """

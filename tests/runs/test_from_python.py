@@ -126,6 +126,24 @@ def test_the_file_of_a_command_decides_its_data_and_the_name_of_its_run(cli: Cli
     assert cli("train.py", "path=none.tsv", "--help").returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("header", "row", "choices"),
+    [
+        ("question,answer", "How tall is tower {0}?,It has {0} floors.", "triplets_file-infonce"),
+        ("text,intent", "please do thing {0},book{1}", "labels_file-infonce"),
+    ],
+)
+def test_a_file_without_scores(cli: Cli, header: str, row: str, choices: str) -> None:
+    Path("my.csv").write_text("\n".join([header, *(row.format(i, i % 3) for i in range(60)), ""]))
+    Path("dev.tsv").write_text(SCORED.replace("query\treply\trating", "sentence1\tsentence2\tscore"))
+    short = ["model=tiny_bert", "data.batch_size=16", "trainer.max_steps=1", "trainer.val_every=1"]
+    done = cli("train.py", "path=my.csv", "data.dev_path=dev.tsv", "evaluation.final=false", *short)
+    assert done.returncode == 0, done.stderr
+    data, loss = choices.split("-")
+    assert sum(f": data={data} loss={loss}; type another" in line for line in said(done)) == 1
+    assert len(list(Path("runs", f"{choices}-tiny_bert").iterdir())) == 1
+
+
 def test_jobs_of_a_sweep_are_told_what_their_files_decided(cli: Cli) -> None:
     for name in ("one.tsv", "two.tsv"):
         Path(name).write_text(SCORED)

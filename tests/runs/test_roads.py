@@ -9,7 +9,7 @@ import sys
 
 from tests.conftest import ROOT
 
-LIMITS = {"command": 6, "batch": 9, "load": 5, "load_run": 10, "encode": 4, "demo": 110}
+LIMITS = {"command": 6, "batch": 9, "load": 5, "load_run": 10, "encode": 4, "demo": 107}
 """Files above the components of a command, all files of the other roads, and modules that the demo loads."""
 
 

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from sts_lightning.core.files import write_atomic
-from sts_lightning.evaluation.dev_scores import MONITORS, title_of
 
 if TYPE_CHECKING:
     from sts_lightning.analysis.phases import Phases
@@ -38,12 +37,26 @@ def save_figure(figure: Figure, path: Path) -> None:
     write_atomic(path, image.getvalue())
 
 
-def plot_curves(rows: Sequence[Mapping[str, float]], path: Path, best_step: int | None, title: str) -> None:
-    """Plot training loss and the dev score over the steps of a history, and mark the selected step."""
+def plot_curves(
+    rows: Sequence[Mapping[str, float]],
+    path: Path,
+    best_step: int | None,
+    title: str,
+    dev_score: tuple[str, str] = ("dev/spearman", "Spearman"),
+) -> None:
+    """Plot training loss and the dev score over the steps of a history, and mark the selected step.
+
+    Args:
+        rows: The history.
+        path: Image to write.
+        best_step: The selected step.
+        title: Title.
+        dev_score: Column of the dev score, and its name.
+    """
     figure = new_figure(7, 4)
     axis = figure.add_subplot()
     loss = [(row["step"], row["train/loss"]) for row in rows if "train/loss" in row]
-    monitor = next((name for name in MONITORS if any(name in row for row in rows)), "dev/spearman")
+    monitor, name = dev_score
     dev = [(row["step"], row[monitor]) for row in rows if monitor in row]
     if loss:
         axis.plot(*zip(*loss, strict=True), color="tab:blue", linewidth=1, alpha=0.8)
@@ -64,7 +77,7 @@ def plot_curves(rows: Sequence[Mapping[str, float]], path: Path, best_step: int 
                 color="tab:orange",
                 bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
             )
-    right.set_ylabel(f"dev {title_of(monitor)} x 100", color="tab:orange")
+    right.set_ylabel(f"dev {name} x 100", color="tab:orange")
     save_figure(figure, path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import logging
 from collections.abc import Sequence
@@ -14,16 +15,20 @@ from rich.table import Table
 
 from sts_lightning.cli.options import FILE, FRACTION, TRUST, TRUST_REMOTE_CODE, columns, data_root
 from sts_lightning.core.conf_folders import command_line
-from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.core.files import check_output, replacing
 from sts_lightning.data.fetch.get import get, load_sources
 from sts_lightning.data.fetch.hints import fetch_hint
 from sts_lightning.data.fetch.manifest import read_manifest, take_stock
 from sts_lightning.data.fetch.parts import select_parts
 from sts_lightning.data.files import read_text_pairs
+from sts_lightning.data.readers.rows import recognise
 from sts_lightning.data.tables import values_of
 
 log = logging.getLogger(__name__)
+
+USUAL = ("sentence1", "sentence2")
+"""Columns of pairs to mine, unless the file has others that are recognised."""
 
 
 @click.command("status")
@@ -66,7 +71,7 @@ def get_command(names: Sequence[str], data_root: str, overwrite: bool) -> None:
 @click.command("mine")
 @click.argument("model")
 @click.argument("pairs", type=FILE)
-@columns("sentence1", "sentence2")
+@columns(*USUAL)
 @click.option("--to", type=FILE, required=True, help="CSV to write, for data=triplets_file.")
 @click.option("--corpus", type=FILE, help="Text file with further candidates, one on each line.")
 @click.option("--negatives", type=click.IntRange(1, 100), default=1, help="Negatives of a pair. Default: 1.")
@@ -86,7 +91,7 @@ def get_command(names: Sequence[str], data_root: str, overwrite: bool) -> None:
 def mine_command(
     model: str,
     pairs: Path,
-    columns: tuple[str, str],
+    columns: tuple[str, ...],
     to: Path,
     corpus: Path | None,
     cache_dir: Path | None,
@@ -97,13 +102,18 @@ def mine_command(
     """Write each pair of a file with the nearest second sentences of other pairs, as hard negatives.
 
     MODEL is a run folder, a folder of sentence-transformers or transformers, an id on the model hub, or a
-    choice of model=, such as minilm. PAIRS is a CSV, TSV, JSONL or Parquet file of anchors and positives.
+    choice of model=, such as minilm. PAIRS is a CSV, TSV, JSONL or Parquet file of anchors and positives,
+    whose columns are recognised.
     docs/own_pairs.md has the definition.
     """
     check_output("--to", to, pairs, corpus, suffix=".csv")
     if (most := rule["range_max"]) is not None and most < (least := rule["range_min"] + rule["negatives"]):
         text = f"--range-max must be at least {least}: --range-min + --negatives."
         raise ConfigError(text, key="range-max")
+    if columns == USUAL:
+        with contextlib.suppress(DataError):  # which the reader says better
+            layout = recognise(pairs)
+            columns = layout.columns[:2] if layout.kind == "rows" else columns
     texts, _ = read_text_pairs(pairs, columns)
     # Here, since they load torch, which the other commands do without.
     from sts_lightning.data.sentences import read_sentences

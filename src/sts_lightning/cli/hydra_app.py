@@ -19,7 +19,6 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sts_lightning.cli.errors import is_of_a_file, reporting
-from sts_lightning.config.by_file import choose_by_file
 from sts_lightning.config.check import check_known, path_override, with_home
 from sts_lightning.config.compose import broken_yaml, check_choices, explain
 from sts_lightning.config.options import options, take_options, using
@@ -99,10 +98,12 @@ COMPOSING = ("--cfg", "-c", "--info", "-i")
 def _add_choices() -> None:
     """Add what the user's file decides to the command, as if it were typed: jobs and processes get it too."""
     given = {argument.partition("=")[0] for argument in sys.argv[1:]}
-    if given & set(ASKING):
+    if given & set(ASKING) or not {"path", "+path", "++path"} & given:
         return
     said = is_first_process() and not given & set(COMPOSING)
     with showing_progress() if said else contextlib.nullcontext():
+        from sts_lightning.config.by_file import choose_by_file  # most commands name no file
+
         added = choose_by_file(sys.argv[1:])
     for words in (sys.argv, _typed) if added else ():
         place = max(index for index, word in enumerate(words) if word.lstrip("+").startswith("path="))

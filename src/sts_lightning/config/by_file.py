@@ -86,7 +86,7 @@ def choose_by_file(overrides: Sequence[str]) -> list[str]:
         "%s%s: %s: %s; type another %s data.columns=[...] to choose yourself",
         first,
         "" if len(files) == 1 else f" and {len(files) - 1:,} more",
-        layout.note or _note(layout),
+        (layout.note or _note(layout)) if layout.kind == "scored" else WORDS[layout.kind],
         " ".join(added),
         others,
     )

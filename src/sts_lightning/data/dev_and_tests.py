@@ -17,7 +17,6 @@ from sts_lightning.data.files import SCORED_COLUMNS, load_test_files, recognise_
 from sts_lightning.data.overlap import OverlapFilter, in_tests, report_common, why_dropped
 from sts_lightning.data.ranking import CANDIDATES, Ranking, hold_out, rank_classes, read_beir
 from sts_lightning.data.readers.row_values import BadRows, check_score_range
-from sts_lightning.data.readers.rows import read_labelled
 from sts_lightning.data.readers.sts_sets import load_sts_tasks, load_stsb, tables_of
 from sts_lightning.data.tables import CLASS, SourceCount, select_rows, values_of
 from sts_lightning.data.tasks import Dev, Task, pairs_in
@@ -186,6 +185,8 @@ class DevAndTests:
             return None
         among = list(zip(values_of(train, "sentence1"), values_of(train, CLASS), strict=True))
         with at_setting("data.dev_path" if role == DEV else "data.test_path"):
+            from sts_lightning.data.readers.rows import read_labelled  # of few runs
+
             bad = BadRows()
             rows = [(text, of) for _, text, of in read_labelled(Path(path), layout, "path", bad)]
             bad.check()

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from datasets import Dataset, concatenate_datasets
 
@@ -16,11 +17,13 @@ from sts_lightning.core.files import last_name
 from sts_lightning.data.fetch.hints import fetch_hint
 from sts_lightning.data.ranking import read_beir, read_ranking
 from sts_lightning.data.readers.row_values import BadRows, Range, score, sentence
-from sts_lightning.data.readers.rows import Layout, recognise
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.readers.text_files import read_records, stem_of
 from sts_lightning.data.tables import LABELLED, SourceCount, require_varied_scores, table_of_rows
 from sts_lightning.data.tasks import Task
+
+if TYPE_CHECKING:
+    from sts_lightning.data.readers.rows import Layout
 
 Files = str | list[str] | dict[str, float]
 """A path, several paths, or paths with their weights; each may be a pattern such as ``parts/*.csv``."""
@@ -274,6 +277,8 @@ def load_test_files(
 
 def recognise_task(path: Path) -> Layout | None:
     """Return what the columns of a test file are; None where it cannot be told."""
+    from sts_lightning.data.readers.rows import recognise  # of few runs
+
     with contextlib.suppress(DataError):  # the reader of scored pairs says what is wrong
         return recognise(path)
     return None

@@ -46,6 +46,8 @@ def pairs_hub(
     score_range: Range | None = None,
     dev_fraction: float = DEV_FRACTION,
     positives_from: float | None = None,
+    root: str = "data",
+    keep_general: bool = False,
 ) -> DataSet:
     """Scored pairs of a data set on the hub, with a dev split taken from them if none is named.
 
@@ -65,6 +67,8 @@ def pairs_hub(
         dev_fraction: Fraction of the pairs that becomes the dev split, if none is named.
         positives_from: Lowest score, on the scale of the data set, of the training pairs to keep as positives
             without a label.
+        root: Data root, from which the seven test sets are read.
+        keep_general: Whether the seven STS tasks are reported, before training and after it.
 
     Raises:
         ValueError: An argument is out of range.
@@ -88,11 +92,12 @@ def pairs_hub(
                 return Pairs(table, count, f"{path}, split {name}", _task_name(path))
 
             train = read_split(split, TRAINING)
+            general = root if keep_general else None
             return scored.splits(
-                train.table, [train.count], train.source, read_split, lambda row: f"row {row}"
+                train.table, [train.count], train.source, read_split, lambda row: f"row {row}", general
             )
 
-    return DataSet(read, label=scored.label)
+    return DataSet(read, label=scored.label, keep_general=keep_general)
 
 
 def _task_name(path: str) -> str:

@@ -145,8 +145,8 @@ def nli_triplets(
         table, counts = read_files(files, read_file)
         return evaluation.complete(evaluation.without_test_pairs(table, counts, filter), counts, published)
 
-    rows = published_rows or (TRIPLETS if published else None)
-    return unlabelled(columns, read, rows, evaluation.keep_general)
+    number = published_rows or (TRIPLETS if published else None)
+    return unlabelled(columns, read, number, evaluation.keep_general)
 
 
 def unlabelled(

@@ -31,7 +31,7 @@ from sts_lightning.data.files import (
 )
 from sts_lightning.data.overlap import pair_key, report_common
 from sts_lightning.data.readers.row_values import SHOWN_LINES, BadRows, Range, check_score_range
-from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.readers.sts_sets import STSTask, load_sts_tasks, tables_of
 from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.data.tables import (
     LABELLED,
@@ -71,6 +71,8 @@ def pairs_file(
     score_range: Range | None = None,
     dev_fraction: float = DEV_FRACTION,
     positives_from: float | None = None,
+    root: str = "data",
+    keep_general: bool = False,
 ) -> DataSet:
     """Scored pairs of files, with a dev split taken from them if no dev file is given (`ScoredPairs`).
 
@@ -85,6 +87,8 @@ def pairs_file(
         dev_fraction: Fraction of the pairs that becomes the dev split, if no dev file is given.
         positives_from: Lowest score, on the scale of the file, of the training pairs to keep as positives
             without a label.
+        root: Data root, from which the seven test sets are read.
+        keep_general: Whether the seven STS tasks are reported, before training and after it.
 
     Raises:
         ValueError: An argument is out of range.
@@ -93,6 +97,7 @@ def pairs_file(
     scored = ScoredPairs(
         columns, score_range, positives_from, dev_path, test_path, "path", dev_fraction, seed
     )
+    general = root if keep_general else None
 
     def read_file(file: Path, name: str, role: str) -> tuple[Dataset, SourceCount]:
         bad = BadRows()
@@ -118,9 +123,9 @@ def pairs_file(
                     row -= count.read
                 raise IndexError(row)
 
-            return scored.splits(table, counts, summary(list(files)), other, place)
+            return scored.splits(table, counts, summary(list(files)), other, place, general)
 
-    return DataSet(read, label=scored.label)
+    return DataSet(read, label=scored.label, keep_general=keep_general)
 
 
 @dataclass(frozen=True)
@@ -198,6 +203,7 @@ class ScoredPairs:
         source: str,
         read_other: Callable[[str, str], Pairs],
         place: Callable[[int], str],
+        general: str | None = None,
     ) -> Splits:
         """Return training pairs on the scale of STS, with dev and test pairs.
 
@@ -207,6 +213,7 @@ class ScoredPairs:
             source: Name of the sources, for messages.
             read_other: Reader of a source of dev or test pairs, given with this role.
             place: Function from a row of the table to its place in its source, for errors.
+            general: Data root whose seven test sets are test tasks too; None for none.
 
         Raises:
             DataError: The range of the scores is not recognised, there are too few pairs for a dev split, or
@@ -243,6 +250,10 @@ class ScoredPairs:
         if self.dev is not None:
             dev_table = read(self.dev, DEV).subsets["test"]
         tests = [] if self.test is None else [read(self.test, TEST)]
+        if general is not None:
+            seven = load_sts_tasks(general)
+            report_common(table, counts, tables_of(seven), f"{TEST} (the seven test sets)")
+            tests += seven
         return Splits(table, dev_table, tests, counts, others, score_range)
 
     def _dev_rows(self, table: Dataset, source: str) -> np.ndarray:

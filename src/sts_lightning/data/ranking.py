@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from datasets import Dataset
@@ -17,7 +17,6 @@ from sts_lightning.core.files import parse_json
 from sts_lightning.core.text import counted
 from sts_lightning.data.overlap import plain_words
 from sts_lightning.data.readers.row_values import BadRows, fold, sentence, text_of
-from sts_lightning.data.readers.rows import Layout, read_labelled, read_rows
 from sts_lightning.data.readers.text_files import read_lines, strip_blank_end
 from sts_lightning.data.tables import (
     CLASS,
@@ -28,6 +27,9 @@ from sts_lightning.data.tables import (
     sentence_columns,
     values_of,
 )
+
+if TYPE_CHECKING:
+    from sts_lightning.data.readers.rows import Layout
 
 FEWEST = 50
 """Anchors from which on some are held out: of fewer, a tenth decides nothing."""
@@ -116,7 +118,11 @@ def make_ranking(
     queries: dict[str, str] = {}
     right: dict[str, dict[str, None]] = {}
     wrong: dict[str, dict[str, None]] = {}
+    # In the order of the data: of equal cosines the first one wins, which must not be the right one.
     texts: dict[str, str] = {}
+    for text in further:
+        texts.setdefault(one_text(text), text)
+    needed: set[str] = set()
     for query, answers, negatives in rows:
         key = one_text(query)
         queries.setdefault(key, query)
@@ -125,9 +131,7 @@ def make_ranking(
             for text in found:
                 texts.setdefault(one_text(text), text)
                 keys[one_text(text)] = None
-    needed = set(texts)
-    for text in further:
-        texts.setdefault(one_text(text), text)
+                needed.add(one_text(text))
     if most is not None and len(texts) > most:
         others = [key for key in texts if key not in needed]
         left = max(0, most - len(needed))
@@ -271,6 +275,8 @@ def read_ranking(path: Path, name: str, layout: Layout) -> Ranking:
     Raises:
         DataError: The file cannot be read, or a row is malformed.
     """
+    from sts_lightning.data.readers.rows import read_labelled, read_rows  # of few runs
+
     bad = BadRows()
     if layout.kind == "classes":
         labelled = [(text, of) for _, text, of in read_labelled(path, layout, "test", bad)]

@@ -20,10 +20,6 @@ DEV_SCORE = "dev/score"
 """Metric of the score that selects, whatever it is of, for callbacks such as early stopping."""
 
 
-MONITORS = (f"dev/{SELECTS}", "dev/spearman")
-"""Metrics that may select."""
-
-
 class DevScores(Correlations):
     """Correlations times 100 on dev pairs; of a suite, the means over its parts."""
 

@@ -32,7 +32,7 @@ def encode_ranking(encode: Callable[..., np.ndarray], ranking: Ranking) -> Value
     """Encode and score a ranking.
 
     Args:
-        encode: ``encode`` of an encoder, which takes the role of texts as ``prompt``.
+        encode: ``encode`` of an encoder, whose ``prompt`` is the role of texts, ``query`` or ``document``.
         ranking: What is ranked.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.files import as_type

@@ -81,17 +81,18 @@ class Expected:
 def texts_of(run: RunFolder, trust: Trust) -> tuple[list[str], list[str]]:
     """Return texts of the first and of the second column of a run's training data, or built-in ones."""
     try:
-        data = make_data(run.load_config(trust))
+        cfg = run.load_config(trust)
         reports = logging.getLogger("sts_lightning.data")
         level = reports.level
         reports.setLevel(logging.ERROR)  # they have been told in training
         try:
+            data = make_data(cfg)
             data.setup()
         finally:
             reports.setLevel(level)
         name = next((name for name, part in data.parts.items() if part.is_rows), next(iter(data.parts)))
-        columns = list(dict.fromkeys(view.column for view in data.parts[name].views))
         table = data.splits[name].train
+        columns = [view.column for view in data.parts[name].views if view.column in table.column_names]
         rows = table.select(range(min(len(table), 20 * EACH)))
         first, second = (
             list(dict.fromkeys(values_of(rows, column))) for column in (columns[0], columns[:2][-1])

@@ -26,7 +26,7 @@ from sts_lightning.data.readers.sts_sets import SEVEN_TASKS
 from sts_lightning.data.tables import gold_of, parts_of
 from sts_lightning.data.tasks import rankings_of, scored_tasks
 from sts_lightning.evaluation.binary import describe
-from sts_lightning.evaluation.dev_scores import dev_tasks, monitor_of
+from sts_lightning.evaluation.dev_scores import dev_tasks, monitor_of, title_of
 from sts_lightning.evaluation.retrieval import TITLES, print_rankings, ranking_cells
 from sts_lightning.evaluation.score import Disagreement, Scores, find_disagreements, how_scored, score
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
@@ -122,7 +122,8 @@ def report(
     drop_optimizer(run)
     title = f"{cfg.name}, seed {cfg.seed}"
     with _optional("plots"):
-        plot_curves(history, run.plots / "curves.png", best_step, title)
+        monitor = monitor_of(data.dev)
+        plot_curves(history, run.plots / "curves.png", best_step, title, (monitor, title_of(monitor)))
         _plot_dev(tuned, data, run, title)
         if phases is not None:
             plot_rank_curves(watched, phases, run.plots / "rank_curves.png", title)

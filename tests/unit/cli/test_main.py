@@ -53,7 +53,7 @@ def test_each_command_is_there_and_takes_no_option_that_swallows_what_follows(pa
         (["seeds"], "There are: train, eval, data, "),
         (["score"], "Missing argument 'MODEL'. See `sts-lightning score --help`."),
         ([], "Missing command"),
-        (["runs", "compare", "a"], "--to"),
+        (["runs", "compare"], "Missing argument 'RUN...'"),
         (["runs", "cmpare", "a", "b"], "'cmpare'. Did you mean compare? See `sts-lightning runs --help`."),
         (["data", "lst"], "'lst'. There are: status, get, mine. See `sts-lightning data --help`."),
         (["reproduce", "--debug", "lst"], "Did you mean list?"),

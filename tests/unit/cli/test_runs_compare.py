@@ -68,3 +68,17 @@ def test_compare_refuses_means_over_subsets(tmp_path: Path, gold: np.ndarray) ->
     (tmp_path / "one" / "metrics.json").write_text(json.dumps({"dev": {"spearman": 80.0}, "test": test}))
     with pytest.raises(SystemExit, match=r"one was scored with aggregate=mean.*with aggregate=all"):
         main(["runs", "compare", str(tmp_path / "one"), "--to", str(tmp_path / "one")])
+
+
+def test_compare_alone_prints_the_verdict_of_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scores = {"dev": {"mrr@10": 50.0, "queries": 60}}
+    verdict = {"verdict": "better", "score": "MRR@10", "before": 40.0, "after": 50.0}
+    verdict |= {"difference": 10.0, "low": 4.0, "high": 16.0, "units": "60 held-out queries"}
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "metrics.json").write_text(json.dumps(scores | {"verdict": verdict}))
+    with caplog.at_level("INFO"):
+        main(["runs", "compare", str(tmp_path / "one")])
+    line = "one: better: MRR@10 40.0 -> 50.0, +10.0 [+4.0, +16.0] on 60 held-out queries"
+    assert line in caplog.messages

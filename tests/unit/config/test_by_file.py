@@ -116,7 +116,7 @@ def test_one_line_says_what_and_what_to_type_instead(caplog: pytest.LogCaptureFi
         choose_by_file(["path=[qa.csv,more.csv]"])
         choose_by_file(["path=rated.csv", "loss=cosent"])
     rows, scored = caplog.messages
-    assert rows.startswith("qa.csv and 1 more: question is the anchor, answer the positive")
+    assert rows.startswith("qa.csv and 1 more: rows of an anchor and what is similar to it")
     assert rows.endswith(
         ": data=triplets_file loss=infonce; "
         "type another data=, loss= or data.columns=[...] to choose yourself"

@@ -323,6 +323,15 @@ def test_texts_with_classes(tmp_path: Path, dev: str, caplog: pytest.LogCaptureF
     assert len(drawn) == 3 * 2 + 2 + 2  # every text with every other of its class
 
 
+def test_rows_and_classes_keep_the_general_tasks(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,label\na,x\nb,x\n")
+    for keep in (False, True):
+        assert labels_file(str(tmp_path), str(path), keep_general=keep).keep_general == keep
+        rows = triplets_file(str(tmp_path), str(path), ("text", "label"), keep_general=keep)
+        assert rows.keep_general == keep
+
+
 def test_many_classes_of_one_text_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rows = [("a", "x"), ("b", "x"), *((f"t{i}", f"c{i}") for i in range(8))]
     training(labels_file, ".", labelled(tmp_path, rows))

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from sts_lightning.core.errors import DataError
+from sts_lightning.data import own_pairs
 from sts_lightning.data.own_pairs import pairs_file, stratified
+from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.tables import LABELLED, table_of_rows
 from tests.support.data_modules import data_module
 from tests.support.hub_folder import rows, save
 
@@ -316,3 +319,20 @@ def test_a_single_pair_of_another_score_cannot_be_split(seed: int, tmp_path: Pat
     (tmp_path / "mine.csv").write_text("sentence1,sentence2,score\n" + "\n".join(lines))
     with pytest.raises(DataError, match=r"of 30 distinct pairs at most one has.*: data\.dev_path=\.\.\."):
         data_module(pairs_file, str(tmp_path / "mine.csv"), batch_size=4, seed=seed).setup()
+
+
+def test_the_seven_tasks_beside_ones_own_test_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seven = STSTask("STS12", {"a": table_of_rows(LABELLED, [("x", "y", 1.0), ("z", "w", 4.0)])})
+    asked: list[str] = []
+
+    def load(root: str) -> list[STSTask]:
+        asked.append(root)
+        return [seven]
+
+    monkeypatch.setattr(own_pairs, "load_sts_tasks", load)
+    path = scored(tmp_path / "mine.csv", *([1, 2, 3, 4] * 10))
+    data = pairs_file(path, test_path=scored(tmp_path / "test.csv", 1, 2), root="there", keep_general=True)
+    assert data.keep_general
+    assert [task.name for task in data.read().tests] == ["test", "STS12"]
+    assert asked == ["there"]
+    assert [task.name for task in pairs_file(path).read().tests] == []

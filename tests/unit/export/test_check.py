@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,13 @@ import pytest
 import torch
 from peft import LoraConfig
 
+from sts_lightning.config.trust import NOTHING
 from sts_lightning.core.choices import ExportFormat
 from sts_lightning.core.errors import CheckpointError
-from sts_lightning.export.check import DOCUMENTS, QUERIES, check, expect
+from sts_lightning.data.module import DataModule
+from sts_lightning.data.rows import labels_file, triplets_file
+from sts_lightning.export import check as checking
+from sts_lightning.export.check import DOCUMENTS, QUERIES, check, expect, texts_of
 from sts_lightning.export.export import WRITERS, settings_of
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
@@ -137,3 +142,25 @@ def test_the_run_is_as_it_was_after_the_comparison() -> None:
     before = encoder.encode(QUERIES)
     expect(encoder, QUERIES, DOCUMENTS, "merged")
     np.testing.assert_array_equal(encoder.encode(QUERIES), before)
+
+
+def test_the_texts_are_those_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "qa.csv").write_text("anchor,positive\n" + "".join(f"q{i},a{i}\n" for i in range(60)))
+    (tmp_path / "intents.csv").write_text("text,label\n" + "".join(f"t{i},{i % 3}\n" for i in range(60)))
+    made = {
+        "rows": lambda: DataModule(triplets_file(str(tmp_path), str(tmp_path / "qa.csv"), dev_fraction=0.1)),
+        "classes": lambda: DataModule(
+            labels_file(str(tmp_path), str(tmp_path / "intents.csv"), dev_fraction=0.1)
+        ),
+        "gone": lambda: DataModule(triplets_file(str(tmp_path), str(tmp_path / "none.csv"))),
+    }
+    run: Any = SimpleNamespace(load_config=lambda trust: None)
+    found = {}
+    for name, make in made.items():
+        monkeypatch.setattr(checking, "make_data", lambda cfg, make=make: make())
+        found[name] = texts_of(run, NOTHING)
+    queries, documents = found["rows"]
+    assert [text.replace("q", "a") for text in queries] == documents
+    assert len(set(queries)) == 5
+    assert len({*found["classes"][0], *found["classes"][1]}) == 10  # the second column is drawn
+    assert found["gone"] == (QUERIES, DOCUMENTS)

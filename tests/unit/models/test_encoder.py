@@ -9,11 +9,11 @@ import torch
 from peft import PrefixTuningConfig
 from transformers import RobertaConfig, RobertaModel
 
-from sts_lightning.core.choices import Denoise, Frozen
+from sts_lightning.core.choices import Denoise, Frozen, Role
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
-from sts_lightning.testing.tiny_decoders import tiny_mistral
+from sts_lightning.testing.tiny_decoders import tiny_llama, tiny_mistral
 from tests.support.decoders import TEMPLATE, decoder
 from tests.support.sentences import SENTENCES
 
@@ -227,3 +227,28 @@ def test_what_tokenises_a_batch_can_be_sent_to_a_worker_process_without_the_weig
 @pytest.mark.parametrize(("frozen", "trains"), [("none", True), ("encoder", False)])
 def test_a_frozen_encoder_has_no_weights_that_train(frozen: Frozen, trains: bool) -> None:
     assert all(weight.requires_grad == trains for weight in freeze(tiny_bert(), frozen).parameters())
+
+
+def test_vectors_of_a_role_are_those_of_its_prefix() -> None:
+    """By `encode` and in batches of evaluation; a role without a prompt has the template."""
+    encoder = tiny_bert(template="t: {sentence}", query="query: ")
+    prefixes: dict[Role | None, str] = {None: "t: ", "query": "query: ", "document": "t: "}
+    for role, template in prefixes.items():
+        expected = tiny_bert(template=f"{template}{{sentence}}").encode(SENTENCES)
+        np.testing.assert_allclose(encoder.encode(SENTENCES, prompt=role), expected, atol=1e-6)
+        rows = encoder.prepare(512, training=False)([SENTENCES], [None], role=role)
+        np.testing.assert_allclose(encoder(rows).detach().numpy(), expected, atol=1e-6)
+    with pytest.raises(ValueError, match="prompt must be one of query, document"):
+        encoder.encode([], prompt="passage")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^query has no mask token"):
+        tiny_bert(template="{mask} {sentence}", pooling="mask_token", query="query: ")
+
+
+def test_a_shared_prefix_is_that_of_the_role() -> None:
+    """A causal model computes the common beginning of the rows once."""
+    encoder = tiny_llama(pooling="last_token", query="query : ", document="passage : ")
+    for role in get_args(Role):
+        shared, whole = (
+            encoder.encode(SENTENCES, prompt=role, share_prefix=share) for share in (True, False)
+        )
+        np.testing.assert_allclose(shared, whole, atol=1e-5)

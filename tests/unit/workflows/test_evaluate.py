@@ -91,6 +91,19 @@ def test_a_second_evaluation_encodes_nothing(
     assert "aa bb" in asked
 
 
+def test_a_file_of_rows_is_ranked(config: Config, tmp_path: Path) -> None:
+    answers = ["aa bb", "cc dd", "ab ba", "dc cd"]
+    rows = [f"{answer},{answer} b" for answer in answers]
+    (tmp_path / "qa.csv").write_text("\n".join(["question,answer", *rows]))
+    test = [f"test={tmp_path / 'qa.csv'}", "accelerator=cpu"]
+    evaluate_in(tmp_path / "run", config("model=tiny_bert", *test, of="eval"))
+    run = RunFolder(tmp_path / "run")
+    with np.load(run.predictions_file) as stored:
+        ranks = stored["qa/mrr@10"]
+    assert ranks.shape == (4,)
+    assert run.metrics().scores["qa"] == pytest.approx(100 * ranks.mean())
+
+
 def test_text_with_layout_is_scored_as_sentence_transformers_does(config: Config, tmp_path: Path) -> None:
     """A byte-level tokenizer tells line breaks, indentation and double blanks from single ones."""
     alphabet = pre_tokenizers.ByteLevel.alphabet()

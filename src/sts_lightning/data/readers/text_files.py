@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 from sts_lightning.core.errors import DataError, line_or_row
 from sts_lightning.core.files import parse_json
 from sts_lightning.core.text import counted
-from sts_lightning.data.readers.column_names import near_columns
 from sts_lightning.data.readers.row_values import BadRows, plain, text_of
 
 log = logging.getLogger(__name__)
@@ -226,6 +225,8 @@ class Wanted:
 
     def proposal(self, names: Collection[str]) -> str:
         """Return the columns of a file that are near, as a sentence to type; empty if there are none."""
+        from sts_lightning.data.readers.column_names import near_columns  # of an error
+
         return "" if self.setting is None else near_columns(self.columns, names, self.numbers, self.setting)
 
 
