@@ -388,9 +388,7 @@ def triplets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_prompts_by_role_are_for_queries_and_documents(
     data: str, prompt: str, message: str | None, config: Config, triplets: None
 ) -> None:
-    own = ["path=mine.csv" if data != "data=toy" else "seed=1", "name=run"]
-    own += ["data.columns=[a,p]"] if "triplets" in data else []
-    cfg = check_config(config(data, *own, prompt))
+    cfg = check_config(config(data, "path=mine.csv" if data != "data=toy" else "seed=1", "name=run", prompt))
     found = [str(error) for error in conflicts(cfg, Built(PearsonLoss(), make_data(cfg), [], None, None))]
     assert [message in text for text in found] == [True] if message else found == []
 
@@ -412,7 +410,6 @@ def test_view_templates_that_are_prompts_by_role(
     data: str, templates: str, hint: str | None, config: Config, triplets: None
 ) -> None:
     settings = ["path=mine.csv", "name=run", "prompt.template='q: {sentence}'"]
-    settings += ["data.columns=[a,p,n]"] if "triplets" in data else []
     cfg = check_config(config(f"data={data}", f"prompt.view_templates={templates}", *settings))
     errors = conflicts(cfg, Built(PearsonLoss(), make_data(cfg), [], None, None))
     assert [error.hint for error in errors] == ([hint] if hint else [])
