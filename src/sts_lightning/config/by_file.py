@@ -14,22 +14,12 @@ from hydra.errors import HydraException
 
 from sts_lightning.config.check import path_override
 from sts_lightning.core.errors import ConfigError, DataError, at_setting
-from sts_lightning.data.readers.rows import Kind, Layout, recognise
+from sts_lightning.data.readers.rows import KINDS, Kind, Layout, recognise
 
 log = logging.getLogger(__name__)
 
-CHOICES: dict[Kind, tuple[str, str]] = {
-    "scored": ("pairs_file", "pearson"),
-    "rows": ("triplets_file", "infonce"),
-    "classes": ("labels_file", "infonce"),
-}
-"""Data set and loss for each kind of file."""
-
-WORDS: dict[Kind, str] = {
-    "scored": "scored pairs",
-    "rows": "rows of an anchor and what is similar to it",
-    "classes": "texts with classes",
-}
+LOSSES: dict[Kind, str] = {"scored": "pearson", "rows": "infonce", "classes": "infonce"}
+"""Loss for each kind of file."""
 
 SCORED = ("sentence1", "sentence2", "score")
 """Columns that `data=pairs_file` reads unless others are typed."""
@@ -73,11 +63,11 @@ def choose_by_file(overrides: Sequence[str]) -> list[str]:
         for other, differing in layouts[1:]:
             if differing.kind != layout.kind:
                 raise DataError(
-                    f"{first} has {WORDS[layout.kind]}, {other} {WORDS[differing.kind]}; "
+                    f"{first} has {KINDS[layout.kind][0]}, {other} {KINDS[differing.kind][0]}; "
                     "one run reads one kind.",
                     hint="Name those of one kind, or train on both with data=joint, a part for each.",
                 )
-    data, loss = CHOICES[layout.kind]
+    (words, data), loss = KINDS[layout.kind], LOSSES[layout.kind]
     added = [f"data={data}", *([] if "loss" in typed else [f"loss={loss}"])]
     if layout.kind == "scored" and columns == [None] and layout.columns != SCORED:
         added.append(f"data.columns=[{','.join(map(_quoted, layout.columns))}]")
@@ -86,7 +76,7 @@ def choose_by_file(overrides: Sequence[str]) -> list[str]:
         "%s%s: %s: %s; type another %s data.columns=[...] to choose yourself",
         first,
         "" if len(files) == 1 else f" and {len(files) - 1:,} more",
-        (layout.note or _note(layout)) if layout.kind == "scored" else WORDS[layout.kind],
+        _note(layout) if layout.kind == "scored" else words,  # the others say it when they read
         " ".join(added),
         others,
     )
@@ -168,14 +158,8 @@ def _files(names: Sequence[str]) -> list[str]:
 
 
 def _note(layout: Layout) -> str:
-    """Return what the columns are taken for."""
-    first, second, *others = layout.columns
-    if layout.kind == "scored":
-        return f"{first} and {second} are the texts, {others[0]} the score"
-    if layout.kind == "classes":
-        return f"{first} is the text, {second} its class"
-    negatives = f", {', '.join(others)} the negative{'s' if len(others) > 1 else ''}" if others else ""
-    return f"{first} is the anchor, {second} the positive{negatives}"
+    """Return what the columns of scored pairs are taken for."""
+    return layout.note or "{} and {} are the texts, {} the score".format(*layout.columns)
 
 
 def _quoted(name: str) -> str:

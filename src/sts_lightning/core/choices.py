@@ -14,9 +14,6 @@ STS-Regression's code.
 LabelKind = Literal["none", "score", "class"]
 """Label of a training example: none, a similarity score in [0, 5], or a class index."""
 
-RowKind = Literal["none", "rows", "classes"]
-"""Rows of an anchor with texts that answer it, texts with a class, or neither."""
-
 EMPTY = -1
 """Number, in place of that of a text, of a hard negative that a row of a batch lacks."""
 

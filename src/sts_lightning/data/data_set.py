@@ -8,7 +8,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from sts_lightning.core.choices import LabelKind, RowKind
+from sts_lightning.core.choices import LabelKind
 from sts_lightning.data.collate import View
 from sts_lightning.data.tables import SCORE_RANGE, SourceCount, sentence_columns
 from sts_lightning.data.tasks import Task
@@ -57,7 +57,7 @@ class DataSet:
     Attributes:
         read: Function that reads the files; it raises a DataError if one is missing or malformed.
         views: Views of an example, by default a pair.
-        rows: What the examples are, if they have no label.
+        classes: Whether the examples are texts with classes, of which those of a class are similar.
         label: Kind of label of an example.
         unit: Noun for the examples.
         num_classes: K, if the label is a class.
@@ -75,7 +75,7 @@ class DataSet:
     published_rows: int | None = None
     parts: Mapping[str, DataSet] = field(default_factory=dict)
     shares: Mapping[str, float] | None = None
-    rows: RowKind = "none"
+    classes: bool = False
     keep_general: bool = False
 
     @property

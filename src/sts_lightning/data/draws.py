@@ -89,7 +89,7 @@ class SameClass:
 def draw_of(data_set: DataSet, table: Dataset) -> Draw | None:
     """Return what is drawn for the rows of a table; None: nothing is."""
     drawn = [view.column for view in data_set.views if view.column not in table.column_names]
-    if data_set.rows == "classes":
+    if data_set.classes:
         texts: dict[str, dict[str, None]] = defaultdict(dict)
         for text, name in zip(values_of(table, "sentence1"), values_of(table, CLASS), strict=True):
             texts[name][text] = None

@@ -272,7 +272,7 @@ class DataModule(pl.LightningDataModule):
         part = self.parts[name]
         if name not in self.masked:
             return KnownPositives()
-        if name not in self._known and part.rows == "classes":
+        if name not in self._known and part.classes:
             self._known[name] = known_classes(self.splits[name].train, self._token_ids)
         columns = list(dict.fromkeys(view.column for view in part.views))
         if name not in self._known and part.label == "none" and 1 < len(columns) == len(part.views):

@@ -163,6 +163,4 @@ def unlabelled(
     check_columns(columns)
     unit = {2: "pairs", 3: "triplets"}.get(len(columns), "examples")
     views = column_views(len(columns))
-    return DataSet(
-        read, views, "none", unit, published_rows=published_rows, rows="rows", keep_general=keep_general
-    )
+    return DataSet(read, views, "none", unit, published_rows=published_rows, keep_general=keep_general)

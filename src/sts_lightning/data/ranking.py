@@ -35,7 +35,7 @@ FEWEST = 50
 """Anchors from which on some are held out: of fewer, a tenth decides nothing."""
 
 CANDIDATES = 5_000
-"""Usual number of candidates of a held-out ranking."""
+"""Usual number of candidates: encoding more would take longer than the training between two evaluations."""
 
 QueryRow = tuple[str, Sequence[str], Sequence[str]]
 """A query, its answers and its hard negatives."""

@@ -22,7 +22,7 @@ from sts_lightning.data.files import Files, check_columns, find_files, only_file
 from sts_lightning.data.nli import PUBLISHED_TRIPLETS, nli_triplets, unlabelled
 from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.readers.row_values import BadRows
-from sts_lightning.data.readers.rows import Kind, Layout, TextRow, read_labelled, read_rows, recognise
+from sts_lightning.data.readers.rows import KINDS, Kind, Layout, TextRow, read_labelled, read_rows, recognise
 from sts_lightning.data.tables import (
     CLASS,
     LINE,
@@ -36,13 +36,6 @@ from sts_lightning.data.tables import (
 )
 
 log = logging.getLogger(__name__)
-
-READERS: dict[Kind, tuple[str, str]] = {
-    "scored": ("two texts and a score", "data=pairs_file"),
-    "rows": ("texts and what answers them", "data=triplets_file"),
-    "classes": ("texts with a class", "data=labels_file"),
-}
-"""What a file has, and the data that read it."""
 
 HEAD = 1000
 """Rows by which it is decided whether there are hard negatives."""
@@ -144,12 +137,12 @@ def check_kind(layout: Layout, source: str, kind: Kind) -> None:
         DataError: They are; the message says what reads them.
     """
     if layout.kind != kind:
-        what, choice = READERS[layout.kind]
+        what, choice = KINDS[layout.kind]
         raise DataError(
             f"has {what} ({', '.join(layout.columns)}).",
             source,
             key="path",
-            hint=f"{choice} reads them; for {READERS[kind][0]} name the columns: data.columns=[...].",
+            hint=f"data={choice} reads them; for {KINDS[kind][0]} name the columns: data.columns=[...].",
         )
 
 
@@ -277,9 +270,7 @@ def labels_file(
         _report_classes(table)
         return evaluation.complete(table, counts, published=False)
 
-    return DataSet(
-        read, column_views(2), "none", "texts", rows="classes", keep_general=evaluation.keep_general
-    )
+    return DataSet(read, column_views(2), "none", "texts", classes=True, keep_general=evaluation.keep_general)
 
 
 def with_partners(table: Dataset, counts: Sequence[SourceCount]) -> Dataset:

@@ -536,7 +536,7 @@ def check_masks(loss: Loss, data: DataModule) -> None:
         for inner in each.modules():
             if not isinstance(inner, Loss) or sum(isinstance(m, Loss) for m in inner.modules()) > 1:
                 continue  # what is around a loss hands the numbers on
-            if part.rows == "classes" and getattr(inner, "mask_repeats", True) is False:
+            if part.classes and getattr(inner, "mask_repeats", True) is False:
                 raise ConfigError(
                     f"{type(inner).__name__} would count texts of a class as negatives of each other.",
                     key="loss.mask_repeats",

@@ -131,7 +131,7 @@ def report(
     with _optional(run.page_file.name):
         write_page(run, metrics, _disagreements(tuned, data), run.settings())
     log_results(parts.loggers, run, metrics, trainer.global_step)
-    if worse:
+    if worse:  # even within the interval of the verdict: training gained nothing, and there is a remedy
         log.warning(
             "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
             "optim.lr or train longer%s; trainer.select_untuned=true would keep the untuned weights.",

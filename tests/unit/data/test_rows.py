@@ -71,7 +71,7 @@ def test_a_table_row_for_each_positive_and_the_negatives_as_a_list(
 ) -> None:
     caplog.set_level(logging.INFO)
     data = triplets_file(".", put(tmp_path, "a.jsonl", LISTS), dev_path="dev.csv")
-    assert (len(data.views), data.unit, data.rows) == (3, "triplets", "rows")
+    assert (len(data.views), data.unit, data.classes) == (3, "triplets", False)
     splits = training(triplets_file, ".", put(tmp_path, "a.jsonl", LISTS))
     assert splits.train.to_dict() == {
         "sentence1": ["q0", "q0", "q0", "q1", "q2", "q2", "q3"],
@@ -123,10 +123,10 @@ def test_other_kinds_of_rows_are_pointed_to_their_data(tmp_path: Path) -> None:
     scored, classes = tmp_path / "s.csv", tmp_path / "c.csv"
     scored.write_text("sentence1,sentence2,score\na,b,1.5\nc,d,2\n")
     classes.write_text("text,label\na b,x\nc d,y\n")
-    with pytest.raises(DataError, match="two texts and a score") as caught:
+    with pytest.raises(DataError, match="has scored pairs") as caught:
         triplets_file(".", str(scored))
     assert "data=pairs_file" in str(caught.value.hint)
-    with pytest.raises(DataError, match="texts with a class") as caught:
+    with pytest.raises(DataError, match="texts with classes") as caught:
         triplets_file(".", str(classes))
     assert "data=labels_file" in str(caught.value.hint)
 
@@ -295,11 +295,11 @@ def labelled(folder: Path, rows: Sequence[tuple[str, str]] = CLASSES) -> str:
 def test_texts_with_classes(tmp_path: Path, dev: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     data = module(labels_file, labelled(tmp_path), dev, batch_size=4)
-    assert (data.num_views, data.label, data.data_set.unit, data.data_set.rows) == (
+    assert (data.num_views, data.label, data.data_set.unit, data.data_set.classes) == (
         2,
         "none",
         "texts",
-        "classes",
+        True,
     )
     assert data.train.to_dict() == {
         "sentence1": [text for text, _ in CLASSES[:-2]],

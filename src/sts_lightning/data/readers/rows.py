@@ -35,6 +35,13 @@ from sts_lightning.data.readers.text_files import (
 Kind = Literal["scored", "rows", "classes"]
 """Two texts and a number; an anchor with positives and negatives; a text with its class."""
 
+KINDS: dict[Kind, tuple[str, str]] = {
+    "scored": ("scored pairs", "pairs_file"),
+    "rows": ("rows of an anchor and what is similar to it", "triplets_file"),
+    "classes": ("texts with classes", "labels_file"),
+}
+"""What a file of each kind has, and the choice of ``data`` that reads it."""
+
 
 @dataclass(frozen=True)
 class Layout:
