@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from sts_lightning.cli.options import FILE, FRACTION, TRUST, TRUST_REMOTE_CODE
-from sts_lightning.config.trust import Trust
+from sts_lightning.cli.options import FILE, FRACTION
 from sts_lightning.core.console import print_scores
 from sts_lightning.core.files import check_new_folder
 from sts_lightning.runs.folder import check_distinct
@@ -25,17 +24,13 @@ from sts_lightning.workflows.average import average_runs
     metavar="SHARE",
     help="Also try SHARE * average + (1 - SHARE) * start, and select by dev; may be given several times.",
 )
-@TRUST
-@TRUST_REMOTE_CODE
 def average_command(
     runs: Sequence[Path],
     to: Path,
     with_start: Sequence[float],
-    trust: Sequence[str],
-    trust_remote_code: bool,
 ) -> None:
     """Average the weights of runs of one model, and print the dev scores of what was tried."""
     check_distinct(runs)
     check_new_folder(to)
-    scores = average_runs(runs, to, with_start, Trust.of(trust, trust_remote_code))
+    scores = average_runs(runs, to, with_start)
     print_scores("Spearman x 100", {name: {"dev": dev} for name, dev in scores.items()})

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from sts_lightning.cli.options import FILE, FRACTION, TRUST, TRUST_REMOTE_CODE, columns, data_root
+from sts_lightning.cli.options import FILE, FRACTION, TRUST_REMOTE_CODE, columns, data_root
 from sts_lightning.core.conf_folders import command_line
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.core.files import check_output, replacing
@@ -86,7 +86,6 @@ def get_command(names: Sequence[str], data_root: str, overwrite: bool) -> None:
 )
 @click.option("--max-score", type=click.FloatRange(-1, 1), help="Largest cosine of a negative.")
 @click.option("--cache-dir", type=FILE, metavar="FOLDER", help="Keep vectors there, as eval does.")
-@TRUST
 @TRUST_REMOTE_CODE
 def mine_command(
     model: str,
@@ -95,7 +94,6 @@ def mine_command(
     to: Path,
     corpus: Path | None,
     cache_dir: Path | None,
-    trust: Sequence[str],
     trust_remote_code: bool,
     **rule: Any,
 ) -> None:
@@ -122,7 +120,7 @@ def mine_command(
     from sts_lightning.workflows.mine import Rule, mine
 
     further = corpus and values_of(read_sentences(corpus, corpus.name, folded=False)[0], "sentence1")
-    encoder = load_named(model, trust, trust_remote_code).to(encoding_device("auto"))
+    encoder = load_named(model, trust_remote_code).to(encoding_device("auto"))
     report_unseen(
         encoder, [("texts", [*zip(*texts, strict=True), further or []], encoder.tokenizer.evaluation_length)]
     )

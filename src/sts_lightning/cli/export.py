@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 import click
 
-from sts_lightning.cli.options import FILE, TRUST, TRUST_REMOTE_CODE
-from sts_lightning.config.trust import Trust
+from sts_lightning.cli.options import FILE, TRUST_REMOTE_CODE
 from sts_lightning.core.choices import ExportFormat
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import check_new_folder
 from sts_lightning.export.card import card_facts, model_card
 from sts_lightning.export.export import export
 from sts_lightning.export.push import Target, push
-from sts_lightning.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +47,6 @@ log = logging.getLogger(__name__)
     "--private", is_flag=True, help="With --push: create a repository that only its owner may read."
 )
 @click.option("--revision", metavar="BRANCH", help="With --push: the branch. Default: the main one.")
-@TRUST
 @TRUST_REMOTE_CODE
 def export_command(
     run: Path,
@@ -61,7 +57,6 @@ def export_command(
     repository: str | None,
     private: bool,
     revision: str | None,
-    trust: Sequence[str],
     trust_remote_code: bool,
 ) -> None:
     """Write RUN to FOLDER, which must not exist, for another library, with a model card."""
@@ -69,7 +64,6 @@ def export_command(
     if repository is not None:
         target = Target(repository, private, revision)
         target.check()
-    RunFolder(run).last_stage().load_config(Trust.of(trust, trust_remote_code))  # before files it names
     check_new_folder(folder)
     facts = card_facts(run)
     if target is not None and form == "adapter" and facts.base.hub_id is None:
@@ -81,7 +75,7 @@ def export_command(
         )
     name = folder.absolute().name if target is None else target.repo
     card = partial(model_card, facts, form, license, name, original_base=base == "original")
-    export(run, folder, form, base, trust, trust_remote_code, card)
+    export(run, folder, form, base, trust_remote_code, card)
     log.info("%s: %s of %s, with a model card in README.md", folder, form, run)
     if target is not None:
         log.info("pushed: %s", push(folder, target))

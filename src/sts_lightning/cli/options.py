@@ -24,14 +24,8 @@ RESAMPLES = click.option(
     show_default=True,
     help="Bootstrap resamples.",
 )
-TRUST = click.option(
-    "--trust",
-    multiple=True,
-    metavar="NAME",
-    help="A further class or setting that the run folder may use; may be given several times.",
-)
 TRUST_REMOTE_CODE = click.option(
-    "--trust-remote-code", is_flag=True, help="Allow code that comes with the run's model."
+    "--trust-remote-code", is_flag=True, help="Allow code that comes with the model."
 )
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from sts_lightning.cli.options import FILE, RESAMPLES, TRUST
-from sts_lightning.config.trust import Trust
+from sts_lightning.cli.options import FILE, RESAMPLES
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.reproduce.plan import open_table
 from sts_lightning.reproduce.run import list_tables, open_launcher, print_plan, reproduce
@@ -129,7 +128,6 @@ def report_command(table: str, model: str | None, folder: Path, resamples: int) 
 )
 @RUNS
 @click.option("--to", type=FILE, metavar="FILE.png", help="Default: figures/NAME.png in --folder.")
-@TRUST
 def figure_command(
     name: str,
     runs: Sequence[Path],
@@ -139,7 +137,6 @@ def figure_command(
     on: Any,
     folder: Path,
     to: Path | None,
-    trust: Sequence[str],
 ) -> None:
     """Draw the figure NAME from finished RUNs, which are run folders, or from those of a table.
 
@@ -155,6 +152,6 @@ def figure_command(
     if table is not None:
         drawn = draw_rows(name, open_table(table, model, folder), table, rows, on)
     else:
-        drawn = draw_folders(name, runs, on, Trust.of(trust, False))
+        drawn = draw_folders(name, runs, on)
     save_figure(drawn, path)
     log.info("%s", path)

@@ -11,8 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from sts_lightning.cli.options import FILE, RESAMPLES, TRUST, TRUST_REMOTE_CODE
-from sts_lightning.config.trust import Trust
+from sts_lightning.cli.options import FILE, RESAMPLES
 from sts_lightning.core.console import print_scores
 from sts_lightning.core.errors import CheckpointError, UserError
 from sts_lightning.core.files import check_output, last_name
@@ -125,9 +124,7 @@ def _unsigned(interval: Interval) -> str:
 
 @click.command("check")
 @click.argument("run", type=FILE)
-@TRUST
-@TRUST_REMOTE_CODE
-def check_command(run: Path, trust: Sequence[str], trust_remote_code: bool) -> None:
+def check_command(run: Path) -> None:
     """Check that RUN is whole, fits its model and has the scores of its predictions.
 
     It is the folder of a run or an evaluation.
@@ -135,7 +132,7 @@ def check_command(run: Path, trust: Sequence[str], trust_remote_code: bool) -> N
     from sts_lightning.workflows.verify import verify  # loads torch
 
     checks = wrong = 0
-    for check in verify(RunFolder(run), Trust.of(trust, trust_remote_code)):
+    for check in verify(RunFolder(run)):
         log.info("%-12s %s: %s", check.outcome, check.name, check.text)
         checks += 1
         wrong += check.outcome == "wrong"

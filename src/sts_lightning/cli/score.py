@@ -6,12 +6,11 @@ import csv
 import io
 import logging
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from sts_lightning.cli.options import FILE, TRUST, TRUST_REMOTE_CODE, columns
+from sts_lightning.cli.options import FILE, TRUST_REMOTE_CODE, columns
 from sts_lightning.core.files import check_output, write_atomic
 from sts_lightning.data.files import read_text_pairs
 from sts_lightning.evaluation.encoding import score_pairs
@@ -26,14 +25,12 @@ log = logging.getLogger(__name__)
 @click.argument("pairs", type=FILE)
 @columns("sentence1", "sentence2")
 @click.option("--to", type=FILE, help="CSV to write. Default: the terminal.")
-@TRUST
 @TRUST_REMOTE_CODE
 def score_command(
     model: str,
     pairs: Path,
     columns: tuple[str, str],
     to: Path | None,
-    trust: Sequence[str],
     trust_remote_code: bool,
 ) -> None:
     """Write the sentences and the cosine of each pair as CSV.
@@ -48,7 +45,7 @@ def score_command(
                 handler.setStream(sys.stderr)
     texts, _ = read_text_pairs(pairs, columns)
     firsts, seconds = zip(*texts, strict=True)
-    encoder = load_named(model, trust, trust_remote_code).to(encoding_device("auto"))
+    encoder = load_named(model, trust_remote_code).to(encoding_device("auto"))
     report_unseen(encoder, [("texts", [firsts, seconds], encoder.tokenizer.evaluation_length)])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 import types
@@ -38,7 +39,10 @@ def plain(value: Any) -> Any:
 
 
 def argument_types(target: Callable[..., Any]) -> dict[str, Any]:
-    """Return the arguments of a class or function with their types, those of an unpacked `TypedDict` too."""
+    """Return the arguments of a class or function with their types.
+
+    They include the fields of dataclasses that `takes_settings` declares, and of an unpacked `TypedDict`.
+    """
     function = target.__init__ if inspect.isclass(target) else target
     hints = _hints(function)
     types_: dict[str, Any] = {}
@@ -46,9 +50,19 @@ def argument_types(target: Callable[..., Any]) -> dict[str, Any]:
         if name in ("self", "cls"):
             continue
         hint = hints.get(name, Any)
-        if parameter.kind is parameter.VAR_KEYWORD and typing.get_origin(hint) is typing.Unpack:
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            types_[name] = hint
+        elif typing.get_origin(hint) is typing.Unpack:
             settings = typing.get_args(hint)[0]
             types_ |= dict.fromkeys(settings.__annotations__, Any) | _hints(settings)
+        elif (declared := getattr(function, "further_settings", None)) is not None:
+            of, optional = declared
+            for cls in of:
+                of_fields = typing.get_type_hints(cls)
+                for field in dataclasses.fields(cls):
+                    if field.metadata.get("group") != "evaluation":
+                        type_ = of_fields[field.name]
+                        types_[field.name] = type_ | None if optional else type_
         else:
             types_[name] = hint
     return types_

@@ -102,8 +102,12 @@ def check_new_folder(folder: Path) -> None:
 
 
 @contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
+def new_folder(folder: Path, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary folder, which becomes the new one unless an error is raised.
+
+    Args:
+        folder: The folder.
+        replace: Whether it takes the place of one of that name.
 
     Raises:
         OSError: Another process has created the folder in the meantime.
@@ -118,6 +122,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
         for path in inside.rglob("*"):
             if path.is_file() and not path.is_symlink():
                 path.chmod(mode)
+        if replace and folder.is_dir():  # no system call exchanges folders everywhere
+            folder.rename(Path(temporary) / "before")
         inside.rename(folder)
 
 

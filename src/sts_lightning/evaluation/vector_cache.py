@@ -157,11 +157,7 @@ def fingerprint(encoder: SentenceEncoder) -> str:
             for name, module in encoder.named_modules()
             if adapters and isinstance(getattr(module, "scaling", None), dict)
         },
-        "pooling": [encoder.pooling, encoder.layer, encoder.projection, encoder.normalize],
-        "truncate_dim": encoder.truncate_dim,
-        "attention": encoder.bidirectional_layers,
-        "denoise": rows.denoise if encoder.denoise_evaluation else None,
-        "text": [rows.template, rows.roles, encoder.evaluation_text],
+        "encoding": encoder.config.as_json() | {"evaluation_length": rows.evaluation_length},
         # Without the truncation and padding of its last call.
         "tokenizer": {key: rule for key, rule in rules.items() if key not in ("truncation", "padding")},
     }

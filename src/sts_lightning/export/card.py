@@ -22,6 +22,7 @@ from sts_lightning.core.text import code
 from sts_lightning.data.overlap import filter_of
 from sts_lightning.evaluation.statistics import Interval, score_intervals
 from sts_lightning.evaluation.verdict import in_words as verdict_in_words
+from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
@@ -113,7 +114,9 @@ def model_card(
         folder: Exported folder, complete but for the card.
         original_base: Whether an adapter was merged into the weights before quantisation.
     """
-    settings = json.loads((folder / OWN_FILE).read_text("utf-8"))
+    own = json.loads((folder / OWN_FILE).read_text("utf-8"))
+    settings = own["encoding"]
+    usual = EncodingConfig().as_json()
     prompts = {role: settings[role] for role in get_args(Role) if settings.get(role) is not None}
     page = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)  # Markdown: no HTML
     page.filters.update(code=code, json=json.dumps, filter_of=filter_of)
@@ -131,9 +134,9 @@ def model_card(
             if key in prompts
             else value  # a prompt ends in a space
             for key, value in settings.items()
-            if value not in (None, "none", False) and key != "checked"
+            if value != usual[key] or key == "pooling"
         },
-        checked=settings.get("checked"),
+        checked=own.get("checked"),
         prompts=prompts,
         gguf_pooling=GGUF_POOLING.get(settings["pooling"]),
         own_file=OWN_FILE,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,24 +15,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sts_lightning.config.trust import Trust
 from sts_lightning.core.choices import ExportFormat, Role
-from sts_lightning.core.errors import CheckpointError, UserError
+from sts_lightning.core.errors import CheckpointError
+from sts_lightning.data.module import DataModule
 from sts_lightning.data.tables import values_of
 from sts_lightning.models.compute.inference import is_out_of_memory, usual_chunk_tokens
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.loading.hub import ModelFiles
 from sts_lightning.models.loading.pipeline import tolerance_of
 from sts_lightning.models.pooling import pool
 from sts_lightning.models.text.template import SLOT
 from sts_lightning.models.text.tokenizer import SentenceTokenizer
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.assembly import make_data
 
 log = logging.getLogger(__name__)
 
-EACH = 5
-"""Number of queries, and of documents, that are compared."""
+EACH, CUT = 5, 1000
+"""Number of queries, and of documents, that are compared, and of their characters that are stored."""
 
 QUERIES = [
     "how long does a parcel to Norway take?",
@@ -55,7 +56,7 @@ LONG, LONGEST = "The hills are green. ", 512
 Vectors = Callable[[Sequence[str], Role | None], np.ndarray]
 """Map from texts and their role to vectors, (N, D)."""
 
-Reader = Callable[[Path, Mapping[str, Any], bool], Vectors]
+Reader = Callable[[Path, EncodingConfig, bool], Vectors]
 """Map from an exported folder, its settings, and whether code of the model may be run, to its vectors."""
 
 
@@ -78,29 +79,25 @@ class Expected:
     tolerance: float
 
 
-def texts_of(run: RunFolder, trust: Trust) -> tuple[list[str], list[str]]:
-    """Return texts of the first and of the second column of a run's training data, or built-in ones."""
-    try:
-        cfg = run.load_config(trust)
-        reports = logging.getLogger("sts_lightning.data")
-        level = reports.level
-        reports.setLevel(logging.ERROR)  # they have been told in training
-        try:
-            data = make_data(cfg)
-            data.setup()
-        finally:
-            reports.setLevel(level)
-        name = next((name for name, part in data.parts.items() if part.is_rows), next(iter(data.parts)))
-        table = data.splits[name].train
-        columns = [view.column for view in data.parts[name].views if view.column in table.column_names]
-        rows = table.select(range(min(len(table), 20 * EACH)))
-        first, second = (
-            list(dict.fromkeys(values_of(rows, column))) for column in (columns[0], columns[:2][-1])
-        )
-    except (UserError, OSError) as error:
-        log.info("built-in texts are compared, since those of the run cannot be read: %s", error)
-        return QUERIES, DOCUMENTS
-    return first[:EACH], [text for text in second if text not in first[:EACH]][:EACH]
+def texts_of(run: RunFolder) -> tuple[list[str], list[str]]:
+    """Return the texts of the first and of the second column that a run has stored, or built-in ones."""
+    with contextlib.suppress(CheckpointError):  # weights may come without results
+        texts = run.metrics().details.get("texts") or {}
+        if texts.get("first") and texts.get("second"):
+            return texts["first"], texts["second"]
+    log.info("built-in texts are compared, since the run has stored none")
+    return QUERIES, DOCUMENTS
+
+
+def sample_texts(data: DataModule) -> dict[str, list[str]]:
+    """Return some texts of the first and of the second column of training data, for `texts_of`."""
+    name = next((name for name, part in data.parts.items() if part.is_rows), next(iter(data.parts)))
+    table = data.splits[name].train
+    columns = [view.column for view in data.parts[name].views if view.column in table.column_names]
+    rows = table.select(range(min(len(table), 20 * EACH)))
+    first, second = (list(dict.fromkeys(values_of(rows, column))) for column in (columns[0], columns[:2][-1]))
+    second = [text for text in second if text not in first[:EACH]]
+    return {"first": [text[:CUT] for text in first[:EACH]], "second": [text[:CUT] for text in second[:EACH]]}
 
 
 def expect(
@@ -124,19 +121,19 @@ def expect(
     texts: dict[Role | None, list[str]] = {None: [*queries, *documents, *long]}
     if rows.roles:
         texts |= {"query": [*queries, *long], "document": [*documents, *long]}
-    kept = encoder.projection, encoder.denoise_evaluation, encoder.tells_truncation
+    kept = encoder.config, encoder.tells_truncation
     encoder.tells_truncation = False
     if format_ in ("adapter", "merged"):
-        encoder.projection, encoder.denoise_evaluation = "none", False
+        encoder.config = replace(encoder.config, projection="none", denoise_evaluation=False)
     vectors = {role: encoder.encode(some, prompt=role) for role, some in texts.items()}
-    encoder.projection, encoder.denoise_evaluation, encoder.tells_truncation = kept
+    encoder.config, encoder.tells_truncation = kept
     return Expected(texts, vectors, tolerance_of(encoder))
 
 
 def check(
     folder: Path,
     format_: ExportFormat,
-    settings: Mapping[str, Any],
+    config: EncodingConfig,
     expected: Expected,
     trust_remote_code: bool = False,
 ) -> dict[str, Any] | None:
@@ -145,7 +142,7 @@ def check(
     Args:
         folder: Exported folder.
         format_: Its format.
-        settings: Its settings for `OWN_FILE`.
+        config: Settings of the encoder.
         expected: Vectors of the run.
         trust_remote_code: Whether code that comes with the model may be run.
 
@@ -158,7 +155,7 @@ def check(
     """
     library, read = READERS[format_]
     try:
-        vectors = read(folder, settings, trust_remote_code)
+        vectors = read(folder, config, trust_remote_code)
         found = {role: vectors(texts, role) for role, texts in expected.texts.items()}
     except (ImportError, NotReadableHereError) as error:
         log.warning("WARNING: the export was not compared with the run in %s: %s", library, error)
@@ -199,7 +196,7 @@ def _differs(library: str, how: str, text: str, role: Role | None) -> Checkpoint
     )
 
 
-def _in_sentence_transformers(folder: Path, settings: Mapping[str, Any], trust_remote_code: bool) -> Vectors:
+def _in_sentence_transformers(folder: Path, config: EncodingConfig, trust_remote_code: bool) -> Vectors:
     from sentence_transformers import SentenceTransformer
 
     own_code = any(folder.glob("*.py"))  # of this project, or of a model whose code has been run already
@@ -218,24 +215,24 @@ def _in_sentence_transformers(folder: Path, settings: Mapping[str, Any], trust_r
     return vectors
 
 
-def _in_transformers(folder: Path, settings: Mapping[str, Any], trust_remote_code: bool) -> Vectors:
+def _in_transformers(folder: Path, config: EncodingConfig, trust_remote_code: bool) -> Vectors:
     model = _load_bare(str(folder), trust_remote_code)
-    return _pooled(model, model, folder, settings)
+    return _pooled(model, model, folder, config)
 
 
-def _in_peft(folder: Path, settings: Mapping[str, Any], trust_remote_code: bool) -> Vectors:
+def _in_peft(folder: Path, config: EncodingConfig, trust_remote_code: bool) -> Vectors:
     from peft import PeftConfig, PeftModel
 
-    config = PeftConfig.from_pretrained(str(folder))
-    base = str(config.base_model_name_or_path)
+    adapter = PeftConfig.from_pretrained(str(folder))
+    base = str(adapter.base_model_name_or_path)
     try:
-        files = ModelFiles(f"{base}@{config.revision}" if config.revision else base)
+        files = ModelFiles(f"{base}@{adapter.revision}" if adapter.revision else base)
         bare = _load_bare(files.source, trust_remote_code, **files.options)
     except Exception as error:  # whatever another library raises; the adapter itself may be fine
         if is_out_of_memory(error):
             raise
         raise NotReadableHereError(f"its base {base} cannot be loaded by transformers ({error})") from error
-    return _pooled(PeftModel.from_pretrained(bare, str(folder)), bare, folder, settings)
+    return _pooled(PeftModel.from_pretrained(bare, str(folder)), bare, folder, config)
 
 
 def _load_bare(source: str, trust_remote_code: bool, **options: Any) -> Any:
@@ -251,26 +248,26 @@ def _load_bare(source: str, trust_remote_code: bool, **options: Any) -> Any:
     return auto.from_pretrained(source, trust_remote_code=trust_remote_code, **options)
 
 
-def _pooled(model: Any, bare: Any, folder: Path, settings: Mapping[str, Any]) -> Vectors:
+def _pooled(model: Any, bare: Any, folder: Path, config: EncodingConfig) -> Vectors:
     """Return the pooling by the settings of a model without its own, as a user of it has to do it.
 
     Args:
         model: Model, with its adapter.
         bare: Model without it.
         folder: Folder of the tokenizer.
-        settings: Settings of `OWN_FILE`.
+        config: Settings of the encoder.
     """
     from transformers import AutoTokenizer
 
-    if settings["bidirectional_layers"]:
+    if config.bidirectional_layers:
         from sts_lightning.models.architectures.bidirectional import make_bidirectional
 
-        make_bidirectional(bare, settings["bidirectional_layers"])
+        make_bidirectional(bare, config.bidirectional_layers)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.padding_side = "right"
-    prompts = {key: settings[key] for key in ("template", "query", "document")}
-    rows = SentenceTokenizer(tokenizer, None, **prompts)
-    rows.evaluation_length = settings["max_length"]
+    rows = SentenceTokenizer(tokenizer, config)
+    length = config.evaluation_length
+    rows.evaluation_length = length if isinstance(length, int) else None
     model.eval()
 
     def embed(chunk: dict[str, Tensor]) -> Tensor:
@@ -280,35 +277,34 @@ def _pooled(model: Any, bare: Any, folder: Path, settings: Mapping[str, Any]) ->
             input_ids=given["input_ids"], attention_mask=given["attention_mask"], output_hidden_states=True
         )
         hidden = output.hidden_states
-        if settings["layer"] != -1:
-            hidden = (hidden[settings["layer"]],)
-        elif settings["pooling"] != "first_last_mean":
+        if config.layer != -1:
+            hidden = (hidden[config.layer],)
+        elif config.pooling != "first_last_mean":
             hidden = (output.last_hidden_state,)
-        return pool(settings["pooling"], [part.cpu() for part in hidden], mask, chunk.get("mask_at"))
+        return pool(config.pooling, [part.cpu() for part in hidden], mask, chunk.get("mask_at"))
 
     @torch.no_grad()
     def vectors(texts: Sequence[str], role: Role | None) -> np.ndarray:
-        batch = rows.rows(texts, usual_chunk_tokens("cpu"), text_edit=settings["text_edit"], role=role)
+        batch = rows.rows(texts, usual_chunk_tokens("cpu"), text_edit=config.text_edit, role=role)
         pooled = batch.arrange(torch.cat(list(map(embed, batch.chunks))))
-        pooled = F.normalize(pooled, dim=-1) if settings["normalize"] else pooled
-        return np.asarray(pooled[:, : settings["truncate_dim"]].numpy())
+        pooled = F.normalize(pooled, dim=-1) if config.normalize else pooled
+        return np.asarray(pooled[:, : config.truncate_dim].numpy())
 
     return vectors
 
 
-def _in_onnxruntime(folder: Path, settings: Mapping[str, Any], trust_remote_code: bool) -> Vectors:
+def _in_onnxruntime(folder: Path, config: EncodingConfig, trust_remote_code: bool) -> Vectors:
     import onnxruntime
     from tokenizers import Tokenizer
 
     session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    by_role = settings["query"] is not None or settings["document"] is not None
+    roles = config.roles
 
     def vectors(texts: Sequence[str], role: Role | None) -> np.ndarray:
         prefix = ""  # the tokenizer has the template, unless there are several
-        if by_role:
-            own = None if role is None else settings[role]
-            prefix = (settings["template"] or SLOT).removesuffix(SLOT) if own is None else own
+        if roles:
+            prefix = roles.get(role or "", config.template or SLOT).removesuffix(SLOT)
         found = []
         for some in (texts[:1], texts[1:]):  # other numbers of rows than the graph was traced with
             rows = tokenizer.encode_batch([prefix + text for text in some])

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from peft import PeftModel
 from safetensors import SafetensorError
 
-from sts_lightning.config.trust import Trust
-from sts_lightning.core.choices import ExportFormat, Role
+from sts_lightning.core.choices import ExportFormat
 from sts_lightning.core.errors import CheckpointError, StorageError
 from sts_lightning.core.files import check_new_folder, new_folder
 from sts_lightning.export.check import check, expect, texts_of
-from sts_lightning.export.merged import save_tokenizer, write_merged
+from sts_lightning.export.merged import write_merged
 from sts_lightning.export.onnx import write_onnx
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import restrain_library
+from sts_lightning.models.loading.folder import (
+    describe,
+    save_text,
+    save_weights,
+    unsayable,
+    write_json,
+    write_modules,
+)
 from sts_lightning.models.loading.hub import OWN_FILE
-from sts_lightning.models.loading.run import load_from, with_quantization
+from sts_lightning.models.loading.run import load
 from sts_lightning.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)
@@ -40,7 +46,6 @@ def export(
     folder: Path,
     format_: ExportFormat,
     base: BaseWeights = "trained",
-    trust: Iterable[str] = (),
     trust_remote_code: bool = False,
     card: Callable[[Path], str] | None = None,
 ) -> None:
@@ -57,7 +62,6 @@ def export(
         folder: Output folder; must not exist.
         format_: Output format (see `ExportFormat`).
         base: Weights that an adapter is merged into (see `BaseWeights`).
-        trust: Further classes and settings that the run folder may ask for; see `sts_lightning.load`.
         trust_remote_code: Whether to run code that comes with the run's model.
         card: Function that returns the model card of the folder, which is complete but for it; None to leave
             the card to the library.
@@ -66,81 +70,59 @@ def export(
         ConfigError: The folder exists, or the format cannot represent the encoder.
         CheckpointError: The run cannot be read, or has no adapter to export, or the export gives other
             vectors.
-        UntrustedError: The run asks for more than the arguments allow.
         StorageError: The weights cannot be written.
     """
     check_new_folder(folder)
     source = RunFolder(run).last_stage()
-    cfg = source.load_config(Trust.of(trust, trust_remote_code), encoder_only=True)
-    if base == "original" and format_ != "adapter":
-        cfg.model = with_quantization(cfg.model, "none")
-    encoder = load_from(source, cfg).eval()
-    if encoder.projection == "always" and format_ in ("adapter", "merged"):
+    original = base == "original" and format_ != "adapter"
+    encoder = load(
+        source.path, trust_remote_code=trust_remote_code, quantization="none" if original else None
+    )
+    if encoder.config.projection == "always" and format_ == "merged":
         log.warning(
-            "--format %s writes the model without the dense layers on top (model.projection=always), so "
+            "--format merged writes the model without the dense layers on top (model.projection=always), so "
             "its vectors differ; --format sentence-transformers includes them.",
-            format_,
         )
     # Before the backbone is changed.
-    expected = expect(encoder, *texts_of(source, Trust.of(trust, trust_remote_code)), format_)
+    expected = expect(encoder, *texts_of(source), format_)
     restrain_library()
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
     with new_folder(folder) as inside:
         try:
-            WRITERS[format_](encoder, inside, cfg.model.get("name", cfg.model["_target_"]))
+            described = WRITERS[format_](encoder, inside)
         except SafetensorError as error:  # safetensors' error for a failed write, as on a full disk
             raise StorageError(f"{folder}: its weights cannot be written ({error}).") from error
-        settings = settings_of(encoder)
+        config = replace(encoder.config, evaluation_length=encoder.tokenizer.evaluation_length)
         del encoder  # its memory is that of the model that is loaded now
-        settings["checked"] = check(inside, format_, settings, expected, trust_remote_code)
-        if format_ == "adapter":  # its vectors depend on the quantisation of the base
-            settings["quantization"] = cfg.model.get("quantization", "none")
-        (inside / OWN_FILE).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+        described["checked"] = check(inside, format_, config, expected, trust_remote_code)
+        write_json(inside / OWN_FILE, described)
         if card is not None:
             (inside / "README.md").write_text(card(inside), "utf-8")
 
 
-def write_adapter(encoder: SentenceEncoder, folder: Path, name: str) -> None:
-    """Write the adapter of an encoder, and its tokenizer.
+def write_adapter(encoder: SentenceEncoder, folder: Path) -> dict[str, Any]:
+    """Write the adapter of an encoder, its tokenizer and what is on top of it.
 
     Args:
-        encoder: Encoder with an adapter; it must not be used afterwards.
+        encoder: Encoder with an adapter.
         folder: Output folder, empty.
-        name: Hub id or local folder of the base model, optionally with ``@commit``.
 
     Raises:
         CheckpointError: The encoder has no adapter.
     """
-    if not isinstance(encoder.backbone, PeftModel):
+    if not hasattr(encoder.backbone, "peft_config"):
         raise CheckpointError("the run has no adapter; use --format merged, which writes all weights.")
-    for config in encoder.backbone.peft_config.values():
-        config.base_model_name_or_path, _, revision = name.partition("@")
-        config.revision = revision or None
-        config.inference_mode = True
-    encoder.backbone.save_pretrained(str(folder), save_embedding_layers=False)
-    save_tokenizer(encoder, folder)
+    reason = unsayable(encoder)
+    save_weights(encoder, folder)
+    prompts, of_tokenizer = save_text(encoder, folder)
+    write_modules(encoder, folder, prompts, reason or of_tokenizer)
+    return describe(encoder, reason or of_tokenizer)
 
 
-WRITERS = {
+WRITERS: dict[ExportFormat, Callable[[SentenceEncoder, Path], dict[str, Any]]] = {
     "adapter": write_adapter,
     "merged": write_merged,
     "sentence-transformers": write_sentence_transformers,
     "onnx": write_onnx,
 }
-
-
-def settings_of(encoder: SentenceEncoder) -> dict[str, Any]:
-    """Return the settings of an encoder that a folder of weights lacks, for `OWN_FILE`."""
-    return {
-        "pooling": encoder.pooling,
-        "template": encoder.tokenizer.template,
-        **{role: encoder.tokenizer.prefix_of(role) for role in get_args(Role)},
-        "max_length": encoder.tokenizer.evaluation_length,
-        "layer": encoder.layer,
-        "bidirectional_layers": encoder.bidirectional_layers,
-        "projection": encoder.projection,
-        "normalize": encoder.normalize,
-        "truncate_dim": encoder.truncate_dim,
-        "denoise_evaluation": encoder.denoise_evaluation,
-        "text_edit": encoder.text_edit,
-    }
+"""Writer of each format, which returns the content of `OWN_FILE`; its encoder must not be used afterwards."""

@@ -10,17 +10,17 @@ from typing import Any
 
 from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from transformers import PreTrainedModel
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.models.architectures.jina import JinaBertModel
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.adapters import add_adapter
+from sts_lightning.models.loading.folder import describe, only_ours
 from sts_lightning.models.loading.quantization import dequantized
+from sts_lightning.models.text.tokenizer_files import save_tokenizer
 
 
-def write_merged(encoder: SentenceEncoder, folder: Path, name: str) -> None:
+def write_merged(encoder: SentenceEncoder, folder: Path) -> dict[str, Any]:
     """Write the merged backbone of an encoder, and its tokenizer.
 
     The tokenizer has no template, which whoever pools the hidden states puts around a sentence.
@@ -28,28 +28,17 @@ def write_merged(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     Args:
         encoder: Encoder; it must not be used afterwards, since its backbone is changed in place.
         folder: Output folder, empty.
-        name: Name of the base model, which this format does not store.
 
     Raises:
-        ConfigError: The adapter cannot be merged.
+        ConfigError: The adapter cannot be merged, or no library has the architecture.
     """
     save_backbone(merged(encoder), folder)
-    save_tokenizer(encoder, folder)
-
-
-UNLIMITED = int(1e30)
-"""``model_max_length`` of transformers' tokenizers without a limit."""
-
-
-def save_tokenizer(encoder: SentenceEncoder, folder: Path) -> None:
-    """Write the tokenizer of an encoder, with the number of the model's positions as its limit.
-
-    The run ignores the limit of the base model's tokenizer, which would truncate the end of a template.
-    """
-    tokenizer = encoder.tokenizer
-    limit = UNLIMITED if tokenizer.fits is None else tokenizer.fits + tokenizer.added
-    tokenizer.tokenizer.model_max_length = limit
-    tokenizer.tokenizer.save_pretrained(folder)
+    save_tokenizer(encoder.tokenizer, folder)
+    described = describe(encoder, "pooling is not a part of this format")
+    described["base"] |= {"quantization": "none"}
+    # Neither dense layers nor subtracted templates are in the hidden states of a transformer.
+    described["encoding"] |= {"projection": "none", "denoise_evaluation": False}
+    return described
 
 
 def merged(encoder: SentenceEncoder) -> PreTrainedModel:
@@ -95,9 +84,7 @@ def save_backbone(backbone: PreTrainedModel, folder: Path) -> None:
     Raises:
         ConfigError: The library has no such architecture, or only as half of an encoder-decoder.
     """
-    only_ours = backbone.config.model_type not in CONFIG_MAPPING and not hasattr(backbone.config, "auto_map")
-    half = getattr(backbone.config, "is_encoder_decoder", False)
-    if isinstance(backbone, JinaBertModel) or only_ours or half:
+    if only_ours(backbone):
         raise ConfigError(
             f"{type(backbone).__name__} is an architecture that transformers lacks, or has only beside a "
             "decoder, so no other library could load the export; use the run itself with sts_lightning.load, "

@@ -8,14 +8,16 @@ from __future__ import annotations
 import logging
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.export.merged import merged
-from sts_lightning.export.template import save_with_template
 from sts_lightning.models.encoder import PROBES, SentenceEncoder
+from sts_lightning.models.loading.folder import describe
+from sts_lightning.models.text.tokenizer_files import save_with_template
 
 INPUTS = ("input_ids", "attention_mask")
 
@@ -41,7 +43,7 @@ class Graph(nn.Module):
         return self.encoder.project(self.encoder.embed_chunk(chunk))
 
 
-def write_onnx(encoder: SentenceEncoder, folder: Path, name: str) -> None:
+def write_onnx(encoder: SentenceEncoder, folder: Path) -> dict[str, Any]:
     """Write an encoder as ``model.onnx`` and a tokenizer that puts the template around each sentence.
 
     A tokenizer holds one template: with prompts by role it has none, and whoever encodes prefixes each text.
@@ -49,7 +51,6 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     Args:
         encoder: Encoder; it must not be used afterwards, since its backbone is changed in place.
         folder: Output folder, empty.
-        name: Name of the base model, which this format does not store.
 
     Raises:
         ConfigError: A library is missing, torch cannot export the model, a tokenizer cannot hold its
@@ -64,12 +65,11 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, name: str) -> None:
             "--format onnx needs onnx, onnxscript and onnxruntime: pip install 'sts-lightning[onnx]'."
         ) from error
     further = {
-        f"text_edit={encoder.text_edit}": encoder.text_edit != "none",
-        "prompt.denoise_evaluation=true": encoder.denoise_evaluation,
+        f"text_edit={encoder.config.text_edit}": encoder.config.text_edit != "none",
+        "prompt.denoise_evaluation=true": encoder.config.subtracts,
     }
     if wrong := ", ".join(setting for setting, is_set in further.items() if is_set):
         raise ConfigError(f"a graph and a tokenizer cannot hold {wrong}; use sts_lightning.load.")
-    encoder.tokenizer.tokenizer.chat_template = None
     try:
         save_with_template(encoder.tokenizer, folder)
     except ConfigError as error:
@@ -77,6 +77,7 @@ def write_onnx(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     encoder.backbone = merged(encoder)
     encoder.set_precision("32-true")
     _write_graph(encoder, folder / "model.onnx")
+    return describe(encoder, "a graph")
 
 
 def _write_graph(encoder: SentenceEncoder, path: Path) -> None:

@@ -7,8 +7,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -18,10 +20,9 @@ from rich.progress import Progress
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, masking_utils
 
-from sts_lightning.core.choices import Denoise, Frozen, Precision, Quantization, Role, TextEdit
+from sts_lightning.core.choices import Frozen, Precision, Quantization, Role, TextEdit
 from sts_lightning.core.distributed import Shard
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.core.text import check_choice
 from sts_lightning.models.compute.gradient_cache import recomputed
 from sts_lightning.models.compute.inference import (
     SLICE,
@@ -32,18 +33,17 @@ from sts_lightning.models.compute.inference import (
     to_host,
     usual_chunk_tokens,
 )
+from sts_lightning.models.encoding import EncodingConfig, takes_settings
 from sts_lightning.models.loading.backbone import (
     DTYPES,
     DtypeName,
-    Loaded,
-    Loading,
+    Loader,
     is_causal,
     load_backbone,
     plain,
 )
-from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles, find_adapter, warn_of_pipeline
-from sts_lightning.models.pooling import Pooling, Projection, make_projection, pool, width
-from sts_lightning.models.text.template import BARE, MASK, set_post_processor
+from sts_lightning.models.loading.hub import warn_of_pipeline
+from sts_lightning.models.pooling import make_projection, pool, width
 from sts_lightning.models.text.tokenizer import Prepare, SentenceTokenizer, TokenizedBatch
 
 if TYPE_CHECKING:
@@ -67,28 +67,21 @@ PROBES = ["A dog runs.", "Someone plays an old guitar in the park while two men 
 """Texts of the probes: a short sentence and a longer one."""
 
 
-class FurtherSettings(TypedDict, total=False):
-    """Arguments of `SentenceEncoder` that no pipeline of another library has."""
+@dataclass(frozen=True)
+class Base:
+    """Where the backbone's own weights come from.
 
-    layer: int
-    view_templates: Sequence[str] | None
-    denoise: Denoise
-    denoise_evaluation: bool
-    adapter: PeftConfig | None
-    bidirectional_layers: int
+    Attributes:
+        name: Local folder, or id on the model hub with ``@commit``; None for weights that a function made.
+        dtype: dtype of the weights, and compute dtype of quantised ones.
+        quantization: Quantisation of the linear layers.
+        config: Attributes of the model's configuration that were set.
+    """
 
-
-class EncoderSettings(FurtherSettings, total=False):
-    """Arguments of `SentenceEncoder` besides backbone and tokenizer, for functions that pass them on."""
-
-    pooling: Pooling
-    max_length: int
-    template: str | None
-    query: str | None
-    document: str | None
-    projection: Projection
-    limit: int | None
-    normalize: bool
+    name: str | None = None
+    dtype: DtypeName = "float32"
+    quantization: Quantization = "none"
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 class SentenceEncoder(nn.Module):
@@ -97,33 +90,14 @@ class SentenceEncoder(nn.Module):
     Args:
         backbone: Transformer without a head, whose output has ``last_hidden_state``.
         tokenizer: Tokenizer of the backbone.
-        pooling: How the hidden states of a sentence become one vector (see `Pooling`).
-        max_length: Maximum number of tokens of a sentence; None for what the model is meant to read, in
-            training at most `TRAINING_TOKENS`.
-        layer: Layer whose output is pooled: -1 the last one, after the final norm; -2 the one below it, ...
-        template: Text with the slot ``{sentence}`` that is put around each sentence, or None.
-        view_templates: Template of each view in training; by default ``template`` for all. Beginnings of the
-            first one take no rows of their own where that is the same (`SentenceTokenizer.share_rows`).
-        denoise: Vector that is subtracted in training (see `Denoise`); gradient flows through both.
-        denoise_evaluation: Whether it is subtracted in evaluation too.
-        projection: Layers on top: ``none``; ``train``, dropped in evaluation, as in unsupervised SimCSE;
-            ``batch_norm``, dropped too, as in InfoCSE; ``always``, as in supervised SimCSE.
         adapter: Settings of a peft adapter; the backbone's own weights are then frozen.
-        bidirectional_layers: Number of last layers of a causal model in which tokens attend to later tokens
-            too; -1 for all.
-        limit: Maximum number of tokens of a sentence that the model is meant to read, if that is less than
-            it has positions for; see `SentenceTokenizer.set_evaluation_length`.
-        row_limit: The same of a row, special tokens and template included.
-        normalize: Whether vectors are scaled to length 1, in training too.
         projector: Layers of the projection, linear ones and activations; by default new ones.
-        truncate_dim: Number of values of a vector that are kept, the first ones, after ``normalize``; None
-            for all. A loss, too, sees these alone; in sentence-transformers only ``encode`` truncates.
-        query: Prefix of queries, such as ``query: ``, optionally with ``{sentence}`` at its end; empty for
-            the bare sentence, None for ``template``. Training puts it before the first of several columns.
-        document: The same of the texts that answer them: the further columns.
+        base: Where the backbone's weights come from, if that is known.
+        **settings: Fields of `EncodingConfig`.
 
     Attributes:
-        text_edit: Edit of sentences in evaluation (see `edit`); training never edits.
+        config: The settings.
+        base: Where the backbone's weights come from, if that is known.
         tells_truncation: Whether `encode` warns of sentences that it truncates. Commands that have reported
             it, or encode batch by batch, turn it off.
 
@@ -135,102 +109,66 @@ class SentenceEncoder(nn.Module):
 
     backbone: PreTrainedModel | PeftModel
 
+    @takes_settings(EncodingConfig)
     def __init__(
         self,
         backbone: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        pooling: Pooling = "mean",
-        max_length: int | None = 128,
-        layer: int = -1,
-        template: str | None = None,
-        view_templates: Sequence[str] | None = None,
-        denoise: Denoise = "none",
-        denoise_evaluation: bool = False,
-        projection: Projection = "none",
+        *,
         adapter: PeftConfig | None = None,
-        bidirectional_layers: int = 0,
-        limit: int | None = None,
-        row_limit: int | None = None,
-        normalize: bool = False,
         projector: nn.Sequential | None = None,
-        truncate_dim: int | None = None,
-        query: str | None = None,
-        document: str | None = None,
+        base: Base | None = None,
+        **settings: Any,
     ) -> None:
         super().__init__()
+        self.config = config = EncodingConfig(**settings)
+        self.base = base
+        self.tells_truncation = True
         name = type(backbone).__name__
-        check_choice("pooling", pooling, Pooling)
-        check_choice("projection", projection, Projection)
-        texts = [template or "", *(view_templates or [])]
-        if pooling == "mask_token" and not all(MASK in text for text in texts):
-            raise ValueError(f"pooling 'mask_token' needs a template with {MASK}, such as prompt=promptbert.")
         for key in ("num_hidden_layers", "hidden_size"):
             if not isinstance(getattr(backbone.config, key, None), int):
                 raise ConfigError(
                     f"{name} is not supported: its configuration has no {key}. Choose another model."
                 )
         depth = backbone.config.num_hidden_layers
-        if not -depth <= layer <= -1:
-            raise ValueError(f"layer must lie between {-depth} and -1, the last layer, got {layer}.")
-        if layer != -1 and pooling == "first_last_mean":
-            raise ValueError(f"layer must be -1 with pooling 'first_last_mean', got {layer}.")
-        if denoise != "none" and "position_ids" not in inspect.signature(backbone.forward).parameters:
+        if config.layer < -depth:
+            raise ValueError(f"layer must lie between {-depth} and -1, the last layer, got {config.layer}.")
+        if config.denoise != "none" and "position_ids" not in inspect.signature(backbone.forward).parameters:
             raise ValueError(
-                f"denoise {denoise!r} needs a model that takes position_ids, which {name} does not; "
+                f"denoise {config.denoise!r} needs a model that takes position_ids, which {name} does not; "
                 "set prompt.denoise=none."
             )
-        self.pooling: Pooling = pooling
-        self.layer = layer
-        self.projection: Projection = projection
-        self.normalize = normalize
-        self.truncate_dim = truncate_dim
-        self.text_edit: TextEdit = "none"
-        self.tells_truncation = True
-        self.denoise_evaluation = denoise_evaluation and denoise != "none"
-        self.bidirectional_layers = bidirectional_layers
-        self.causal = bidirectional_layers == 0 and is_causal(backbone)
-        self._reads_inner_layers = pooling == "first_last_mean" or layer != -1
+        self.causal = config.bidirectional_layers == 0 and is_causal(backbone)
+        self._reads_inner_layers = config.pooling == "first_last_mean" or config.layer != -1
         self._takes_embeddings = "inputs_embeds" in inspect.signature(backbone.forward).parameters
         # Padding on the left would shift the positions of BERT's family.
         tokenizer.padding_side = "right"
-        self.tokenizer = SentenceTokenizer(
-            tokenizer,
-            max_length,
-            template,
-            view_templates,
-            denoise,
-            position_offset(backbone),
-            query,
-            document,
-        )
-        if pooling == "mask_token" and self.tokenizer.roles:
-            raise ValueError(
-                f"{next(iter(self.tokenizer.roles))} has no mask token for pooling 'mask_token'."
-            )
-        if view_templates is not None and self.causal and pooling == "last_token" and denoise == "none":
+        self.tokenizer = SentenceTokenizer(tokenizer, config, position_offset(backbone))
+        if (
+            config.view_templates is not None
+            and self.causal
+            and config.pooling == "last_token"
+            and config.denoise == "none"
+        ):
             self.tokenizer.share_rows()
         # How long a row gets is known once the tokenizer has the templates. A row that is too long would fail
         # in the middle of training.
         added = self.tokenizer.added + (getattr(adapter, "num_virtual_tokens", None) or 0)
-        fits = longest_sentence(backbone, added, bidirectional_layers)
+        fits, max_length = longest_sentence(backbone, added, config.bidirectional_layers), config.max_length
         if fits is not None and max_length is not None and max_length > fits:
             raise ValueError(
                 f"max_length must be at most {fits}, got {max_length}: {name} reads {fits + added} tokens, "
                 f"up to {added} of them template, special tokens and trained prefix."
             )
-        self.tokenizer.fits = fits
-        limits = (limit, fits, None if row_limit is None else row_limit - self.tokenizer.added)
-        self.tokenizer.limit = min((count for count in limits if count is not None), default=None)
-        if max_length is None:
-            self.tokenizer.follow_limit()
-        if bidirectional_layers:
+        self.tokenizer.set_fits(fits)
+        if config.bidirectional_layers:
             from sts_lightning.models.architectures.bidirectional import make_bidirectional
 
-            make_bidirectional(backbone, bidirectional_layers)
+            make_bidirectional(backbone, config.bidirectional_layers)
         # A new projection draws its weights before a new adapter does: checkpoints do not depend on it, but
         # the numbers of a seed do.
-        if projection != "none":
-            self.projector = projector or make_projection(backbone.config, projection)
+        if config.projection != "none":
+            self.projector = projector or make_projection(backbone.config, config.projection)
         self.backbone = backbone
         if adapter is not None:
             from sts_lightning.models.loading.adapters import add_adapter
@@ -241,6 +179,7 @@ class SentenceEncoder(nn.Module):
             self._takes_embeddings = self._probe()
 
     @classmethod
+    @takes_settings(EncodingConfig)
     def from_pretrained(
         cls,
         name: str,
@@ -249,23 +188,30 @@ class SentenceEncoder(nn.Module):
         dtype: DtypeName = "float32",
         quantization: Quantization = "none",
         device: str | None = None,
-        **settings: Unpack[EncoderSettings],
+        adapter: PeftConfig | None = None,
+        loader: Loader = load_backbone,
+        **settings: Any,
     ) -> Self:
-        """Load a hub id or a local folder; see `load_model` for the arguments and errors.
+        """Load a hub id or a local folder; see `load_backbone` for the arguments and errors.
 
         Only the transformer is taken from it; `from_pipeline` takes pooling and the rest too.
+
+        Args:
+            name: Local folder, also that of an adapter, or hub id, optionally with ``@commit``.
+            config: Attributes of the model's configuration to set.
+            trust_remote_code: Whether to run code that comes with the model.
+            dtype: dtype of the weights.
+            quantization: Quantisation of the linear layers.
+            device: Device that quantised weights are loaded to.
+            adapter: Settings of a new peft adapter.
+            loader: Function that returns backbone and tokenizer.
+            **settings: Fields of `EncodingConfig`.
         """
-        backbone, tokenizer = load_model(
-            name,
-            config=config,
-            trust_remote_code=trust_remote_code,
-            dtype=dtype,
-            quantization=quantization,
-            device=device,
-        )
-        encoder = cls(backbone, tokenizer, **settings)
+        backbone, tokenizer = loader(name, config, trust_remote_code, dtype, quantization, device)
+        base = Base(pinned(name, backbone), dtype, quantization, config or {})
+        encoder = cls(backbone, tokenizer, adapter=adapter, base=base, **settings)
         if encoder.device.type != "meta":
-            warn_of_pipeline(name, encoder.pooling, settings.get("template"))
+            warn_of_pipeline(name, encoder.config.pooling, settings.get("template"))
         return encoder
 
     @property
@@ -345,14 +291,32 @@ class SentenceEncoder(nn.Module):
     def dimension(self) -> int:
         """Size D of a vector."""
         size = width(self.plain_backbone.config)
-        if self.projection == "always":
+        if self.config.projection == "always":
             size = [layer.out_features for layer in self.projector if isinstance(layer, nn.Linear)][-1]
-        return size if self.truncate_dim is None else min(size, self.truncate_dim)
+        return size if self.config.truncate_dim is None else min(size, self.config.truncate_dim)
 
     @property
     def evaluation_text(self) -> dict[str, str | int | None]:
         """What evaluation does with a sentence, for the metrics of a run."""
-        return {"text_edit": self.text_edit, "max_length": self.tokenizer.evaluation_length}
+        return {"text_edit": self.config.text_edit, "max_length": self.tokenizer.evaluation_length}
+
+    def set_evaluation(self, text_edit: TextEdit | None = None, max_length: int | None = None) -> Self:
+        """Set what evaluation does with a sentence before it is embedded.
+
+        Args:
+            text_edit: Edit of the sentence; None leaves it as it is.
+            max_length: Number of tokens after which it is truncated; None for what the model is meant to
+                read.
+
+        Raises:
+            ValueError: The number leaves no room for a sentence, or the model has no positions for it.
+        """
+        changed = replace(
+            self.config, text_edit=text_edit or self.config.text_edit, evaluation_length=max_length
+        )
+        self.tokenizer.set_evaluation_length(max_length)
+        self.config = self.tokenizer.config = changed
+        return self
 
     def prepare(self, chunk_tokens: int, training: bool) -> Prepare:
         """Return the function that turns the sentences of views into the input of `forward`.
@@ -369,7 +333,7 @@ class SentenceEncoder(nn.Module):
         tokenizer = self.tokenizer  # not the encoder: worker processes would receive all weights
         if training:
             return partial(tokenizer.training_rows, chunk_tokens=chunk_tokens)
-        settings: Any = {"denoise": self.denoise_evaluation, "text_edit": self.text_edit}
+        settings: Any = {"denoise": self.config.subtracts, "text_edit": self.config.text_edit}
         return partial(tokenizer.evaluation_rows, chunk_tokens=chunk_tokens, **settings)
 
     def longest_rows(self, count: int) -> dict[str, Tensor]:
@@ -432,10 +396,10 @@ class SentenceEncoder(nn.Module):
 
     def project(self, vectors: Tensor) -> Tensor:
         """Apply the projection, if the mode has one, ``normalize`` and ``truncate_dim``: float32 (N, D)."""
-        if self.projection == "always" or (self.projection != "none" and self.training):
+        if self.config.projection == "always" or (self.config.projection != "none" and self.training):
             vectors = self.projector(vectors.to(next(self.projector.parameters()).dtype)).float()
-        vectors = F.normalize(vectors, dim=-1) if self.normalize else vectors
-        return vectors[..., : self.truncate_dim]
+        vectors = F.normalize(vectors, dim=-1) if self.config.normalize else vectors
+        return vectors[..., : self.config.truncate_dim]
 
     def embed_chunk(
         self,
@@ -460,14 +424,14 @@ class SentenceEncoder(nn.Module):
             inputs["past_key_values"] = prefix.cache(len(chunk["input_ids"]))
         with one_text_a_row(), self._attention():
             output = self.backbone(**inputs, output_hidden_states=self._reads_inner_layers)
-        if self.layer != -1:
-            hidden = (output.hidden_states[self.layer],)
+        if self.config.layer != -1:
+            hidden = (output.hidden_states[self.config.layer],)
         else:
             hidden = output.hidden_states if self._reads_inner_layers else (output.last_hidden_state,)
         if (at := chunk.get("view_at")) is not None:
             vectors: Tensor = hidden[-1][torch.arange(len(at), device=at.device)[:, None], at]
             return vectors.float()
-        return pool(self.pooling, hidden, chunk["attention_mask"], chunk.get("mask_at"))
+        return pool(self.config.pooling, hidden, chunk["attention_mask"], chunk.get("mask_at"))
 
     def _attention(self) -> AbstractContextManager[Any]:
         """Return the context of a forward pass: half precision on a CPU has an attention of ours."""
@@ -588,7 +552,7 @@ class SentenceEncoder(nn.Module):
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Tokenise and embed slices of the sentences; yield the rows of each chunk, and its final vectors."""
         share: Callable[..., tuple[SharedPrefix | None, TokenizedBatch]] | None = None
-        if share_prefix and self.causal and self.pooling == "last_token":
+        if share_prefix and self.causal and self.config.pooling == "last_token":
             from sts_lightning.models.compute.shared_prefix import can_share, split_prefix
 
             share = split_prefix if can_share(self.backbone) else None
@@ -610,7 +574,9 @@ class SentenceEncoder(nn.Module):
         for start in range(0, len(order), SLICE):
             rows = np.sort(order[start : start + SLICE])
             texts = [sentences[row] for row in rows]
-            batch = self.tokenizer.rows(texts, chunk_tokens, self.denoise_evaluation, self.text_edit, role)
+            batch = self.tokenizer.rows(
+                texts, chunk_tokens, self.config.subtracts, self.config.text_edit, role
+            )
             truncated += batch.truncated
             if share is not None:
                 depth = self.backbone.config.num_hidden_layers
@@ -627,7 +593,7 @@ class SentenceEncoder(nn.Module):
             embedded = embed_chunks(embed_or_halve, chunks, threaded)
             for place, pooled in zip(places, embedded, strict=True):
                 vectors = self.project(pooled)[:, :dim]
-                if normalize or (self.normalize and dim is not None):
+                if normalize or (self.config.normalize and dim is not None):
                     vectors = F.normalize(vectors, dim=-1)
                 yield torch.from_numpy(rows)[place], vectors
         if truncated and self.tells_truncation and Shard.current().process_rank == 0:
@@ -686,29 +652,10 @@ def freeze(encoder: SentenceEncoder, frozen: Frozen) -> SentenceEncoder:
     return encoder
 
 
-def load_model(name: str, **loading: Unpack[Loading]) -> Loaded:
-    """Load a model by `load_backbone`, or the base of a peft adapter with the adapter merged into it.
-
-    Args:
-        name: Model or adapter: local folder or hub id, optionally with ``@commit``.
-        **loading: See `load_backbone`.
-
-    Raises:
-        ConfigError: The adapter cannot be merged, is to be quantised, or the model or base cannot be loaded.
-        CheckpointError: The files are broken, or do not fit each other.
-    """
-    folder = find_adapter(name)
-    if folder is None:
-        backbone, tokenizer = load_backbone(name, **loading)
-        bare = tokenizer.init_kwargs.pop(BARE, None)
-        # An export names its template, which is put around each sentence here: the tokenizer must not do it
-        # too. Where another library has saved the model again, the tokenizer's tokens are all there is.
-        if bare is not None and ModelFiles(name).path(OWN_FILE) is not None:
-            set_post_processor(tokenizer, bare)
-        return backbone, tokenizer
-    from sts_lightning.models.loading.adapters import load_merged
-
-    return load_merged(name, folder, **loading)
+def pinned(name: str, backbone: PreTrainedModel) -> str:
+    """Return the name of a model of the hub with the commit of its files; that of a folder as it is."""
+    commit = getattr(backbone.config, "_commit_hash", None)
+    return name if "@" in name or Path(name).is_dir() or not commit else f"{name}@{commit}"
 
 
 def position_offset(backbone: PreTrainedModel) -> int:

@@ -31,11 +31,10 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import (
     DtypeName,
     Loaded,
+    class_of,
     configure,
     dtype_of,
     is_causal,
-    loader,
-    loading_by,
     prepare,
     restrain_library,
     set_attention,
@@ -98,8 +97,8 @@ def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = N
         set_attention(backbone, config or {}, name)
         return backbone, _tokenizer(name, trust_remote_code, is_causal(backbone), notes)
 
-    with explaining_untraceable(), loading_by(load), _quiet():
-        encoder = build_encoder(model, prompt, "cpu")
+    with explaining_untraceable(), _quiet():
+        encoder = build_encoder(model, prompt, "cpu", load)
     return Skeleton(encoder, depth, notes)
 
 
@@ -176,7 +175,7 @@ def _build(
     """Build a backbone by its shape, its linear layers those of bitsandbytes if quantised."""
     precision = dtype_of(dtype)
     with torch.device("meta"):
-        architecture: Any = loader(settings)
+        architecture: Any = class_of(settings)
         if hasattr(architecture, "from_config"):  # one of the library's loaders, not a class of a model
             model = architecture.from_config(settings, trust_remote_code=trust_remote_code, dtype=precision)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +11,11 @@ from typing import Literal
 
 import yaml
 from matplotlib.figure import Figure
-from omegaconf import OmegaConf
 
 from sts_lightning.analysis import figures as draw
 from sts_lightning.analysis.figures import System, Trace
 from sts_lightning.analysis.phases import phases_of
 from sts_lightning.config.check import path_override
-from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.core.conf_folders import command_line, typed_here
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.reproduce.plan import Table
@@ -122,9 +121,9 @@ def rank_figure3(runs: Sequence[FigureRun], source: str, sentences: Sentences) -
     return draw.two_sides(traces, DEFINITIONS, f"Alignment and uniformity of two dropout views\n{source}")
 
 
-def rank_figure4(folders: Sequence[RunFolder], source: str, trust: Trust = NOTHING) -> Figure:
+def rank_figure4(folders: Sequence[RunFolder], source: str) -> Figure:
     """Draw the accuracy on the probing tasks over steps, from evaluations of kept weights."""
-    traces = probing_traces(folders, trust)
+    traces = probing_traces(folders)
     groups = {
         heading: [task for task in tasks if task in traces[0].values] for heading, tasks in GROUPS.items()
     }
@@ -147,26 +146,26 @@ def rank_figure7(runs: Sequence[FigureRun], source: str, sentences: Sentences) -
     return draw.phase_ends(traces, MONITORED_SCORE, f"Ends of phase 2: {source}")
 
 
-def read_run(folder: RunFolder, system: str, trust: Trust = NOTHING) -> FigureRun:
+def read_run(folder: RunFolder, system: str) -> FigureRun:
     """Read a run of a system.
 
     Raises:
         CheckpointError: The folder is not one of a finished run.
     """
     last = folder.last_stage()
-    cfg = last.load_config(trust)
+    cfg = last.settings()
     if not last.finished:
         command = command_line("train", path_override("resume", folder.name))
         raise CheckpointError(f"{folder.name} is not a finished run.", hint=f"{command} resumes it.")
-    method = f"{cfg.name}\n{OmegaConf.to_yaml(cfg.model, sort_keys=True)}"
+    method = f"{cfg['name']}\n{json.dumps(cfg['model'], sort_keys=True)}"
     regularizer = cfg.get("regularizer") or {}
     reduced = "decrease" in (regularizer.get("phase1"), regularizer.get("phase2"))
-    return FigureRun(last, system, int(cfg.seed), reduced, method)
+    return FigureRun(last, system, int(cfg["seed"]), reduced, method)
 
 
-def name_runs(folders: Sequence[RunFolder], trust: Trust = NOTHING) -> list[FigureRun]:
+def name_runs(folders: Sequence[RunFolder]) -> list[FigureRun]:
     """Read runs that are of no table, each a system that is named after its folder."""
-    return [read_run(folder, folder.path.resolve().name, trust) for folder in folders]
+    return [read_run(folder, folder.path.resolve().name) for folder in folders]
 
 
 def systems(runs: Sequence[FigureRun], sentences: Sentences) -> list[System]:
@@ -233,12 +232,11 @@ def _trace(run: FigureRun, steps: Sequence[int], values: Mapping[str, Sequence[f
     return Trace(run.system, f"seed {run.seed}", run.reduced, steps, values, phases)
 
 
-def probing_traces(folders: Sequence[RunFolder], trust: Trust = NOTHING) -> list[Trace]:
+def probing_traces(folders: Sequence[RunFolder]) -> list[Trace]:
     """Return the probing scores of each run over its kept steps.
 
     Args:
         folders: Folders of evaluations with ``suite=probing``, each of one step of a run.
-        trust: Classes and settings that the configurations of the runs may contain.
 
     Raises:
         CheckpointError: A folder is of something else.
@@ -255,7 +253,7 @@ def probing_traces(folders: Sequence[RunFolder], trust: Trust = NOTHING) -> list
         of_tasks = {name: score for name, score in metrics.scores.items() if name != "average"}
         scores.setdefault(run, {})[step] = of_tasks
     traces = []
-    for run, steps in zip(name_runs([RunFolder(run) for run in scores], trust), scores.values(), strict=True):
+    for run, steps in zip(name_runs([RunFolder(run) for run in scores]), scores.values(), strict=True):
         rows = [steps[step] for step in sorted(steps)]
         traces.append(_trace(run, sorted(steps), {task: [row[task] for row in rows] for task in rows[0]}))
     return traces
@@ -309,7 +307,7 @@ def check_figure(name: str, runs: bool, table: bool) -> None:
         raise ConfigError(f"{name} needs {spec.needs}: {commands}", key="runs")
 
 
-def draw_folders(name: str, runs: Sequence[Path], on: Sentences, trust: Trust) -> Figure:
+def draw_folders(name: str, runs: Sequence[Path], on: Sentences) -> Figure:
     """Draw a figure from run folders, which a pattern may match beside files, or from none.
 
     Raises:
@@ -328,8 +326,8 @@ def draw_folders(name: str, runs: Sequence[Path], on: Sentences, trust: Trust) -
         above = os.path.relpath(os.path.commonpath([path.absolute() for path in paths]))
         source = f"{len(paths)} folders in {above}"
     if spec.drawn_from == "evaluations":
-        return rank_figure4(folders, source, trust)
-    return _draw(name, name_runs(folders, trust), source, on)
+        return rank_figure4(folders, source)
+    return _draw(name, name_runs(folders), source, on)
 
 
 def draw_rows(name: str, table: Table, of: str, rows: Sequence[str], on: Sentences) -> Figure:
@@ -365,7 +363,7 @@ def draw_rows(name: str, table: Table, of: str, rows: Sequence[str], on: Sentenc
     seeds = ", ".join(str(seed) for seed in table.run_seeds)
     models = ", ".join(dict.fromkeys(str(cell.model) for cell in cells if cell.model is not None))
     source = ", ".join(part for part in (of, models, f"seeds {seeds}") if part)
-    return _draw(name, [read_run(run.run_folder, row, run.trust) for row, run in runs], source, on)
+    return _draw(name, [read_run(run.run_folder, row) for row, run in runs], source, on)
 
 
 def _draw(name: str, runs: Sequence[FigureRun], source: str, on: Sentences) -> Figure:

@@ -6,9 +6,11 @@ metrics.json                scores, data counts, seed, versions, time, memory; m
 history.csv                 one row for each logged step
 predictions.npz             cosines and gold scores of the test pairs, and scores of test queries
 dev.npz                     the same of the dev data, before training and of the selected weights
-checkpoints/best.ckpt       trained parameters at the best dev score
-checkpoints/last.ckpt       everything needed to resume; the last weights alone when a run has finished
-checkpoints/step_N.ckpt     trained parameters after step N, if trainer.keep_every asks for them
+model/                      the model with the selected weights, a folder of sentence-transformers
+checkpoints/final/          the same with the weights of the last step, if they are others
+checkpoints/step_N/         the same with those of step N, if trainer.keep_every asks for them
+checkpoints/best.ckpt       while the run trains: trained parameters at the best dev score
+checkpoints/last.ckpt       while the run trains, or with trainer.keep_state: everything needed to resume
 stages.yaml                 configurations of the stages of a run; each stage has a subfolder, or one that
                             runs share, in `stages` beside the run folder
 plots/*.png, train.log      for the user
@@ -69,8 +71,11 @@ State = Literal["new", "started", "interrupted", "finished"]
 ``started``: there is a configuration only. ``new``: none of these.
 """
 
-Which = Literal["best", "last"] | int
-"""A checkpoint: that of the best dev score, the last one, or that of a step."""
+Checkpoint = Literal["best", "last"] | int
+"""A checkpoint: that of the best dev score, the last one, or (of 0.3) that of a step."""
+
+Which = Literal["best", "final"] | int
+"""Weights of a run: those of the best dev score, those of the last step, or those of a step."""
 
 OF_MODELS = ("sts_lightning.json", "modules.json", "adapter_config.json", "config.json")
 """Files of exports and other models."""
@@ -112,13 +117,18 @@ class RunFolder:
         here = Path.cwd()
         return str(self.path.relative_to(here) if self.path.is_relative_to(here) else self.path)
 
-    def checkpoint(self, which: Which) -> Path:
+    def checkpoint(self, which: Checkpoint) -> Path:
         """Return the path of the best weights by dev score, of the state to resume from, or of a step."""
         return self.checkpoints / (f"step_{which}.ckpt" if isinstance(which, int) else f"{which}.ckpt")
 
+    def model(self, which: Which = "best") -> Path:
+        """Return the path of a model folder; the weights of the last step may be the selected ones."""
+        path = self.checkpoints / (f"step_{which}" if isinstance(which, int) else "final")
+        return self.path / "model" if which == "best" or (which == "final" and not path.is_dir()) else path
+
     def kept_steps(self) -> list[int]:
         """Return the steps whose weights were kept, ascending."""
-        stems = (path.stem.removeprefix("step_") for path in self.checkpoints.glob("step_*.ckpt"))
+        stems = {path.stem.removeprefix("step_") for path in self.checkpoints.glob("step_*")}
         return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdecimal())
 
     @property
@@ -300,7 +310,7 @@ class RunFolder:
         """Read the rows of the history; empty if there is none."""
         return read_history(self.history_file)
 
-    def read_checkpoint(self, which: Which, mmap: bool = False, whole: bool = True) -> dict[str, Any]:
+    def read_checkpoint(self, which: Checkpoint, mmap: bool = False, whole: bool = True) -> dict[str, Any]:
         """Read a checkpoint to the CPU, without executing anything in it.
 
         Args:
@@ -313,7 +323,7 @@ class RunFolder:
         """
         path = self.checkpoint(which)
         if not path.is_file():
-            raise CheckpointError(f"{path} does not exist{self._why_missing(which)}.")
+            raise CheckpointError(f"{path} does not exist.")
         import torch  # not needed by a sweep, which starts other processes
 
         try:
@@ -327,7 +337,7 @@ class RunFolder:
             raise CheckpointError(f"{path} is not a checkpoint of a run: it has no state_dict.")
         return checkpoint
 
-    def write_checkpoint(self, which: Which, content: Mapping[str, Any]) -> None:
+    def write_checkpoint(self, which: Checkpoint, content: Mapping[str, Any]) -> None:
         """Write a checkpoint under a temporary name and rename it.
 
         Raises:
@@ -344,7 +354,14 @@ class RunFolder:
                     raise error.__context__ from error
                 raise
 
-    def _why_missing(self, which: Which) -> str:
+    def remove_state(self) -> None:
+        """Remove what only a run that trains needs; a run that is killed before keeps it."""
+        which: Checkpoint
+        for which in ("best", "last"):
+            self.checkpoint(which).unlink(missing_ok=True)
+
+    def why_missing(self, which: Which) -> str:
+        """Return the end of a message that weights are missing: why, and what to do."""
         if isinstance(which, int):
             kept = ", ".join(str(step) for step in self.kept_steps())
             return f": the steps kept are {kept}" if kept else ": trainer.keep_every=N keeps every N-th step"
@@ -352,9 +369,8 @@ class RunFolder:
         return {
             "new": "",
             "started": f": the run was stopped before its first checkpoint; start it again with {resume}",
-            "interrupted": ": the run was stopped before its first dev evaluation, or the file was removed; "
-            f"{resume} resumes the run",
-            "finished": ": the run has finished, and the file was removed afterwards",
+            "interrupted": f": the run has not finished; {resume} finishes it",
+            "finished": ": the run has finished, and the folder was removed afterwards",
         }[self.state]
 
     def remove_temporaries(self) -> None:

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import string
-from typing import Unpack
+from typing import TYPE_CHECKING, Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from sts_lightning.models.encoder import EncoderSettings, SentenceEncoder
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoding import EncodingConfig, takes_settings
+
+if TYPE_CHECKING:
+    from peft import PeftConfig
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
+@takes_settings(EncodingConfig)
 def tiny_bert(
     hidden_size: int = 32,
     layers: int = 2,
     heads: int = 2,
     dropout: float = 0.1,
     weights_seed: int = 0,
-    **settings: Unpack[EncoderSettings],
+    adapter: PeftConfig | None = None,
+    **settings: Any,
 ) -> SentenceEncoder:
     """Build a BERT with random weights and a character tokenizer, for tests.
 
@@ -30,7 +36,8 @@ def tiny_bert(
         heads: Number of attention heads.
         dropout: Dropout rate of hidden states and attention.
         weights_seed: Random seed of the weights; the global random state does not change.
-        **settings: Settings of `SentenceEncoder`.
+        adapter: See `SentenceEncoder`.
+        **settings: Fields of `EncodingConfig`.
     """
     tokenizer = character_tokenizer()
     config = BertConfig(
@@ -46,7 +53,7 @@ def tiny_bert(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(weights_seed)
         backbone = BertModel(config, add_pooling_layer=False)
-        return SentenceEncoder(backbone, tokenizer, **settings)
+        return SentenceEncoder(backbone, tokenizer, adapter=adapter, **settings)
 
 
 def character_tokenizer() -> PreTrainedTokenizerFast:

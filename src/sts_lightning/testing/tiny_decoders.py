@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
@@ -19,70 +21,92 @@ from transformers import (
 from transformers.utils import logging
 
 from sts_lightning.core.choices import Quantization
-from sts_lightning.models.encoder import EncoderSettings, SentenceEncoder
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoding import EncodingConfig, takes_settings
 from sts_lightning.models.loading.backbone import DtypeName
 
 
-class _Shape(EncoderSettings, total=False):
-    """Size and storage of a decoder, and settings of its encoder."""
+@dataclass(frozen=True)
+class Shape:
+    """Size and storage of a decoder.
 
-    hidden_size: int
-    layers: int
-    heads: int
-    weights_seed: int
-    dtype: DtypeName
-    quantization: Quantization
-    device: str | None
+    Attributes:
+        hidden_size: D, a multiple of ``heads``.
+        layers: Number of layers.
+        heads: Number of attention heads.
+        weights_seed: Seed of the weights, which does not change the global random state.
+        dtype: See `load_backbone`, also for the settings below.
+        quantization: Quantisation of the linear layers.
+        device: Device that quantised weights are loaded to.
+        adapter: Settings of a peft adapter.
+    """
+
+    hidden_size: int = 32
+    layers: int = 2
+    heads: int = 2
+    weights_seed: int = 0
+    dtype: DtypeName = "float32"
+    quantization: Quantization = "none"
+    device: str | None = None
+    adapter: Any = None
 
 
-def tiny_opt(dropout: float = 0.1, **shape: Unpack[_Shape]) -> SentenceEncoder:
+@takes_settings(Shape, EncodingConfig)
+def tiny_opt(dropout: float = 0.1, **settings: Any) -> SentenceEncoder:
     """Build an OPT.
 
     Args:
         dropout: Dropout rate of hidden states.
-        **shape: Size, storage and settings, see `tiny_mistral`.
+        **settings: Fields of `Shape` and of `EncodingConfig`.
     """
-    width = shape.get("hidden_size", 32)
+    shape, encoding = _apart(settings)
+    width = shape.hidden_size
     config = OPTConfig(**_sizes(shape), word_embed_proj_dim=width, ffn_dim=4 * width, dropout=dropout)
-    return _load(config, "</s>", **shape)
+    return _load(config, "</s>", shape, encoding)
 
 
-def tiny_llama(**shape: Unpack[_Shape]) -> SentenceEncoder:
+@takes_settings(Shape, EncodingConfig)
+def tiny_llama(**settings: Any) -> SentenceEncoder:
     """Build a LLaMA; its architecture has no dropout.
 
     Args:
-        **shape: Size, storage and settings, see `tiny_mistral`.
+        **settings: Fields of `Shape` and of `EncodingConfig`.
     """
-    return _load(LlamaConfig(**_sizes(shape)), "<s>", **shape)
+    shape, encoding = _apart(settings)
+    return _load(LlamaConfig(**_sizes(shape)), "<s>", shape, encoding)
 
 
-def tiny_mistral(**shape: Unpack[_Shape]) -> SentenceEncoder:
+@takes_settings(Shape, EncodingConfig)
+def tiny_mistral(**settings: Any) -> SentenceEncoder:
     """Build a Mistral with half as many key heads as heads; its architecture has no dropout.
 
     Args:
-        **shape: ``hidden_size`` D, a multiple of ``heads``; ``layers``; ``heads``; ``weights_seed``, which
-            does not change the global random state; ``dtype`` and ``quantization`` as in `load_backbone`; and
-            the settings of `SentenceEncoder`.
+        **settings: Fields of `Shape` and of `EncodingConfig`.
     """
-    heads = shape.get("heads", 2)
-    return _load(MistralConfig(**_sizes(shape), num_key_value_heads=max(1, heads // 2)), "<s>", **shape)
+    shape, encoding = _apart(settings)
+    config = MistralConfig(**_sizes(shape), num_key_value_heads=max(1, shape.heads // 2))
+    return _load(config, "<s>", shape, encoding)
 
 
-def _sizes(shape: _Shape) -> dict[str, Any]:
-    hidden_size = shape.get("hidden_size", 32)
+def _apart(settings: Mapping[str, Any]) -> tuple[Shape, dict[str, Any]]:
+    """Return the shape in settings, and those of the encoder."""
+    names = {field.name for field in fields(Shape)}
+    shape = Shape(**{name: value for name, value in settings.items() if name in names})
+    return shape, {name: value for name, value in settings.items() if name not in names}
+
+
+def _sizes(shape: Shape) -> dict[str, Any]:
     return {
-        "hidden_size": hidden_size,
-        "intermediate_size": 2 * hidden_size,
-        "num_hidden_layers": shape.get("layers", 2),
-        "num_attention_heads": shape.get("heads", 2),
+        "hidden_size": shape.hidden_size,
+        "intermediate_size": 2 * shape.hidden_size,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
         "max_position_embeddings": 512,
     }
 
 
-def _load(config: PreTrainedConfig, start: str, **shape: Any) -> SentenceEncoder:
+def _load(config: PreTrainedConfig, start: str, shape: Shape, encoding: Mapping[str, Any]) -> SentenceEncoder:
     """Save model and tokenizer to a folder, and load them like any other model."""
-    for key in ("hidden_size", "layers", "heads"):
-        shape.pop(key, None)
     tokenizer = byte_tokenizer(start)
     config.vocab_size = len(tokenizer)
     config.bos_token_id = tokenizer.bos_token_id
@@ -90,10 +114,20 @@ def _load(config: PreTrainedConfig, start: str, **shape: Any) -> SentenceEncoder
     config.pad_token_id = None
     logging.disable_progress_bar()
     with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as folder:
-        torch.default_generator.manual_seed(shape.pop("weights_seed", 0))
+        torch.default_generator.manual_seed(shape.weights_seed)
         AutoModel.from_config(config).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        return SentenceEncoder.from_pretrained(folder, **shape)
+        encoder = SentenceEncoder.from_pretrained(
+            folder,
+            dtype=shape.dtype,
+            quantization=shape.quantization,
+            device=shape.device,
+            adapter=shape.adapter,
+            **encoding,
+        )
+    if encoder.base is not None:
+        encoder.base = replace(encoder.base, name=None)  # the folder is gone
+    return encoder
 
 
 def write_mistral(folder: Path, config: MistralConfig, device: str = "cpu", seed: int = 0) -> None:

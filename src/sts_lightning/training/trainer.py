@@ -136,7 +136,7 @@ def make_trainer(
     last = RunRecorder(run.checkpoint("last"), cfg.save_every, log_every, resume_command)
     always: list[Callback] = [RandomState(), Throughput(), DevReport(), best, last]
     if cfg.keep_every is not None:  # before the last one: a run that resumes from step N has kept it
-        always.insert(-1, KeptWeights(run, cfg.keep_every, best.save_weights_only))
+        always.insert(-1, KeptWeights(run, cfg.keep_every))
     in_terminal = Console(stderr=False).is_terminal
     if in_terminal:
         always.append(RichProgressBar(leave=True))

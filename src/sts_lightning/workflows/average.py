@@ -9,21 +9,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from sts_lightning.config.check import check_config, flat
-from sts_lightning.config.trust import NOTHING, Trust
+from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.files import new_folder
 from sts_lightning.data.module import DataModule
 from sts_lightning.evaluation.score import how_scored, score
-from sts_lightning.models.encoder import SentenceEncoder, freeze
-from sts_lightning.models.loading.run import build_encoder, load_from, load_part
-from sts_lightning.runs.folder import RunFolder, Which
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading.folder import load_weights, write_model
+from sts_lightning.models.loading.hub import ModelFiles
+from sts_lightning.models.loading.own_file import Own, read_own
+from sts_lightning.models.loading.pipeline import read_model
+from sts_lightning.models.loading.run import build_encoder, model_folder
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics, as_plain, environment
 from sts_lightning.runs.predictions import save_dev, save_predictions
 from sts_lightning.training.assembly import make_data
@@ -48,7 +51,7 @@ class Parent:
     Attributes:
         run: Its folder; of a run of several stages, that of the last one.
         cfg: Its configuration.
-        encoder: The weights of its best dev score, those of the encoder, by their names in the checkpoint.
+        encoder: The selected weights of its encoder.
         head: Those of its loss.
     """
 
@@ -56,15 +59,6 @@ class Parent:
     cfg: DictConfig
     encoder: Weights
     head: Weights
-
-    @classmethod
-    def of(cls, run: RunFolder, cfg: DictConfig, checkpoint: Mapping[str, Any]) -> Self:
-        """Take the weights of a checkpoint apart."""
-        encoder, head = (
-            {name: value for name, value in checkpoint["state_dict"].items() if name.startswith(start)}
-            for start in (ENCODER, "loss.")
-        )
-        return cls(run, cfg, encoder, head)
 
 
 def mix_with_start(
@@ -93,24 +87,23 @@ def mix_with_start(
     if ENTRY in checkpoint:
         known: dict[str, Any] = checkpoint[ENTRY]
         return known
-    parent = Parent.of(run, cfg, checkpoint)
-    start, tuned = _start(parent), parent.encoder
-    dev_of = partial(_dev, parent, encoder, data)
+    stored = checkpoint["state_dict"].items()
+    tuned = {name.removeprefix(ENCODER): value for name, value in stored if name.startswith(ENCODER)}
+    start = _start(run, cfg, tuned)
+    dev_of = partial(_dev, cfg, encoder, data)
     dev = _dev_by_share(dev_of, start, tuned, cfg.trainer.wise_ft)
     selected = max(dev, key=lambda share: dev[share])  # of equal ones the first, which is 1
     untuned = dev[0.0] if 0.0 in dev else dev_of(_mix(start, tuned, 0.0))
     chosen = _mix(start, tuned, selected)
-    load_part(encoder, ENCODER, {"state_dict": chosen}, run.checkpoint("best"))
+    encoder.load_state_dict(chosen, strict=False)
     mixture = {"share": selected, "dev": {f"{s:g}": value for s, value in dev.items()}, "start": untuned}
     if writes:
-        weights = {**checkpoint["state_dict"], **chosen}
+        weights = checkpoint["state_dict"] | {ENCODER + name: value for name, value in chosen.items()}
         run.write_checkpoint("best", {**checkpoint, "state_dict": weights, ENTRY: mixture})
     return mixture
 
 
-def average_runs(
-    folders: Sequence[Path], to: Path, shares: Sequence[float] = (), trust: Trust = NOTHING
-) -> dict[str, float]:
+def average_runs(folders: Sequence[Path], to: Path, shares: Sequence[float] = ()) -> dict[str, float]:
     r"""Write the average of the weights of runs as a finished run (Wortsman et al. 2022, "Model soups").
 
     ``shares`` are those of the average in a further one with the weights that the runs started from, as in
@@ -121,7 +114,6 @@ def average_runs(
         folders: Run folders.
         to: Folder to write, which must not exist.
         shares: Shares in [0, 1] to try besides 1.
-        trust: What the configurations of the runs may ask for.
 
     Returns:
         The dev Spearman times 100 of each run and of each average.
@@ -130,29 +122,28 @@ def average_runs(
         UserError: Runs or their weights do not fit each other, or data or model cannot be read.
     """
     started = time.monotonic()
-    parents = read_parents(folders, trust)
+    encoder, _ = read_model(str(model_folder(RunFolder(folders[0]))))
+    encoder.eval()
+    parents = read_parents(folders, encoder)
     first = parents[0]
     data = make_data(check_config(first.cfg))
     data.setup()
-    encoder = load_from(first.run, first.cfg).eval()
-    dev_of = partial(_dev, first, encoder, data)
+    dev_of = partial(_dev, first.cfg, encoder, data)
     each = {parent.run.name: dev_of(parent.encoder) for parent in parents}
     tuned = mean([parent.encoder for parent in parents])
-    start = mean([_start(parent) for parent in parents]) if shares else tuned
+    start = mean([_start(each.run, each.cfg, each.encoder) for each in parents]) if shares else tuned
     dev = _dev_by_share(dev_of, start, tuned, shares)
     share = max(dev, key=lambda share: dev[share])
     weights = _mix(start, tuned, share)
-    load_part(encoder, ENCODER, {"state_dict": weights}, to)
+    encoder.load_state_dict(weights, strict=False)
     heads = [parent.head for parent in parents]
-    if all(_shapes(head) == _shapes(first.head) for head in heads):
-        weights |= mean(heads)
+    alike = all(_shapes(head) == _shapes(first.head) for head in heads)
     with new_folder(to) as inside:
         run, cfg = RunFolder(inside), copy.deepcopy(first.cfg)
         cfg.name = inside.name
         scores = score(encoder, data, cfg.evaluation)
         run.save_config(cfg)
-        for which in ("best", "last"):
-            run.write_checkpoint(which, {"state_dict": weights, "global_step": 0, "epoch": 0})
+        write_model(encoder, run.model(), mean(heads) if alike else {}, 0, cfg.evaluation.precision)
         if scores.test is not None:
             save_predictions(run, data.tests, scores.test_cosines, scores.test_values)
         save_dev(run, 0, scores.dev_found, selected=True)
@@ -172,8 +163,12 @@ def average_runs(
     return each | {f"average, share {share:g}": value for share, value in dev.items()}
 
 
-def read_parents(folders: Sequence[Path], trust: Trust) -> list[Parent]:
+def read_parents(folders: Sequence[Path], encoder: SentenceEncoder) -> list[Parent]:
     """Read the runs to average, and check that their average is a model of the same architecture.
+
+    Args:
+        folders: Run folders.
+        encoder: The encoder of the first one, whose weights change.
 
     Raises:
         CheckpointError: A folder is no run, has an adapter, or another model or prompt than the first one, or
@@ -182,17 +177,20 @@ def read_parents(folders: Sequence[Path], trust: Trust) -> list[Parent]:
     parents: list[Parent] = []
     for folder in folders:
         run = RunFolder(folder).last_stage()
-        cfg = run.load_config(trust)
+        cfg = run.load_config()
         if cfg.model.get("adapter") is not None:
             raise CheckpointError(
                 f"{run.name} has an adapter ({cfg.model.adapter._target_}). The mean of the factors of LoRA "
                 "is not the mean of their products, so an average of adapters is no average of models.",
                 hint="Average runs that train all weights.",
             )
-        parents.append(Parent.of(run, cfg, run.read_checkpoint("best", mmap=True)))
-        if not parents[-1].encoder:
+        if cfg.optim.freeze != "none":
             raise CheckpointError(f"{run.name} did not train its encoder (optim.freeze={cfg.optim.freeze}).")
-        _check_same(parents[0], parents[-1])
+        described = read_own(ModelFiles(str(model_folder(run))))
+        _check_same(parents, run, cfg, described, encoder)
+        head = load_weights(encoder, model_folder(run))
+        weights = {name: value.clone() for name, value in encoder.state_dict().items()}
+        parents.append(Parent(run, cfg, weights, head))
     return parents
 
 
@@ -227,26 +225,24 @@ def weighted_sum(models: Sequence[Weights], factors: Sequence[float]) -> dict[st
     return result
 
 
-def _check_same(first: Parent, other: Parent) -> None:
+def _check_same(
+    parents: Sequence[Parent], run: RunFolder, cfg: DictConfig, own: Own | None, encoder: SentenceEncoder
+) -> None:
     """Reject a run that computes its vectors in another way, or trained on dev pairs of the first one."""
-    for group in ("model", "prompt"):
-        ours, theirs = first.cfg[group], other.cfg[group]
-        for key in sorted({*ours, *theirs} - {"dropout"}, key=str):  # dropout does not change the vectors
-            if ours.get(key) != theirs.get(key):
-                raise CheckpointError(
-                    f"{other.run.name} has {group}.{key}={theirs.get(key)}, but {first.run.name} has "
-                    f"{ours.get(key)}; only runs of the same model can be averaged."
-                )
-    differing = _shapes(first.encoder).items() ^ _shapes(other.encoder).items()
-    if differing:
-        raise CheckpointError(
-            f"{other.run.name} cannot be averaged with {first.run.name}: {min(differing)[0]} is missing in "
-            "one of them or has another shape."
-        )
-    seen = describe_seen(first.run.name, first.cfg, other.cfg)
+    if own is None or not parents:
+        return
+    first = parents[0]
+    ours, theirs = encoder.config.as_json(), own.encoding.as_json()
+    for key in ours:
+        if ours[key] != theirs[key]:
+            raise CheckpointError(
+                f"{run.name} has {key}={theirs[key]}, but {first.run.name} has {ours[key]}; only runs of the "
+                "same model can be averaged."
+            )
+    seen = describe_seen(first.run.name, first.cfg, cfg)
     if seen is not None:
         raise CheckpointError(
-            f"{other.run.name} {seen}",
+            f"{run.name} {seen}",
             hint="Average runs with the same data.seed and dev, or with dev pairs of their own "
             "(data.dev_path, data.dev_split).",
         )
@@ -256,19 +252,16 @@ def _shapes(weights: Weights) -> dict[str, torch.Size]:
     return {name: value.shape for name, value in weights.items()}
 
 
-def _start(parent: Parent) -> dict[str, Tensor]:
-    """Return the encoder's weights before the run, by their names in its checkpoint."""
-    cfg = parent.cfg
+def _start(run: RunFolder, cfg: DictConfig, tuned: Weights) -> dict[str, Tensor]:
+    """Return the encoder's weights before a run, those of the names of the tuned ones."""
     with torch.random.fork_rng(devices=[]):  # weights that no file has, as those of a projection
         torch.manual_seed(cfg.seed)
         encoder = build_encoder(cfg.model, cfg.prompt)
     if cfg.init_from is not None:
-        earlier = _stage_before(parent.run) or RunFolder(cfg.init_from).last_stage()
-        which: Which = "best" if cfg.trainer.init == "best" else "last"
-        freeze(encoder, flat(earlier.settings()).get("optim.freeze", "none"))  # what it left may be absent
-        load_part(encoder, ENCODER, earlier.read_checkpoint(which), earlier.checkpoint(which))
-    whole = {ENCODER + name: value for name, value in encoder.state_dict().items()}
-    return {name: whole[name] for name in parent.encoder}
+        earlier = _stage_before(run) or RunFolder(cfg.init_from)
+        load_weights(encoder, model_folder(earlier, "best" if cfg.trainer.init == "best" else "final"))
+    whole = encoder.state_dict()
+    return {name: whole[name] for name in tuned}
 
 
 def _stage_before(run: RunFolder) -> RunFolder | None:
@@ -295,9 +288,9 @@ def _dev_by_share(
     return dev
 
 
-def _dev(parent: Parent, encoder: SentenceEncoder, data: DataModule, weights: Weights) -> float:
-    """Return the dev Spearman times 100 of weights, which are left in the encoder."""
-    load_part(encoder, ENCODER, {"state_dict": dict(weights)}, parent.run.checkpoint("best"))
-    on_dev = copy.deepcopy(parent.cfg.evaluation)
+def _dev(cfg: DictConfig, encoder: SentenceEncoder, data: DataModule, weights: Weights) -> float:
+    """Return the dev score of weights, which are left in the encoder."""
+    encoder.load_state_dict(dict(weights), strict=False)
+    on_dev = copy.deepcopy(cfg.evaluation)
     on_dev.final = False
     return score(encoder, data, on_dev).dev_score

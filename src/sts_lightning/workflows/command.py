@@ -157,7 +157,7 @@ def train_in(
 
                 clock = RunClock()
                 parts = validate(folder, cfg, resume, (clock, *callbacks))
-                experiment = build_experiment(parts, command, trust)
+                experiment = build_experiment(parts, command)
                 with log_to(folder.log_file), quiet_lightning(), _stopping_others(experiment.trainer):
                     untuned, peak = fit(experiment)
                     return report(experiment, untuned, peak, clock)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import re
 import time
@@ -19,7 +18,6 @@ from sts_lightning.config.check import check_config, suggest
 from sts_lightning.config.compose import composing
 from sts_lightning.config.identity import file_digests
 from sts_lightning.config.machine import choose_accelerator, hide_gpus, with_dtype
-from sts_lightning.config.options import options
 from sts_lightning.core.choices import Precision
 from sts_lightning.core.conf_folders import files_of
 from sts_lightning.core.console import print_scores
@@ -35,7 +33,6 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import (
     build_encoder,
     load,
-    load_from,
     set_evaluation_text,
     usual_precision,
     with_quantization,
@@ -113,11 +110,11 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     if cfg.ckpt is not None:
         with at_setting("ckpt"):
             run = RunFolder(cfg.ckpt).last_stage()
-            trained = run.load_config(options().trust, encoder_only=True)
+            trained = run.settings()  # read as data: the model is that of its folder
     text: Any = "raw" if trained is None else trained.get("senteval_text", "raw")
     files = file_digests(plain(cfg))
     suite = open_suite(cfg, cfg.senteval_text or text)
-    encoder = load_evaluated(cfg, device, run, trained)
+    encoder = load_evaluated(cfg, device)
     if max(cfg.dims, default=0) > encoder.dimension:  # would be scored as the whole vector
         raise ConfigError(f"dims={cfg.dims}: a vector has {encoder.dimension} values.", key="dims")
     if suite.tables:
@@ -133,7 +130,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         "ckpt": cfg.ckpt,
         "step": cfg.step,
         "precision": encoder.precision,
-        "quantization": cfg.quantization or (trained or cfg).model.get("quantization", "none"),
+        "quantization": cfg.quantization or (encoder.base.quantization if encoder.base else "none"),
         **_training(run),
         **encoder.evaluation_text,
         "senteval_text": suite.text,
@@ -158,7 +155,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         "mteb": "MTEB's main scores x 100 (",
     }[cfg.suite]
     read = "" if suite.text is None else f", senteval_text={suite.text}"
-    title = f"{what}{encoder.precision}, text_edit={encoder.text_edit}{read})"
+    title = f"{what}{encoder.precision}, text_edit={encoder.config.text_edit}{read})"
     rankings = {name: task for name, task in (result.get("tasks") or {}).items() if "queries" in task}
     if rankings:
         log.info("%s", name)
@@ -200,20 +197,19 @@ def encoding_device(accelerator: str) -> str:
     return chosen if chosen in ("cpu", "mps") else "cuda:0"
 
 
-def load_named(source: str, trust: Sequence[str] = (), trust_remote_code: bool = False) -> SentenceEncoder:
+def load_named(source: str, trust_remote_code: bool = False) -> SentenceEncoder:
     """Load the encoder that a user names on the command line.
 
     Args:
         source: What `load` reads, or a choice of the configuration group ``model``, unless there is a folder
             of that name.
-        trust: See `load`.
         trust_remote_code: See `load`.
 
     Raises:
         UserError: There is nothing of that name, or it cannot be loaded.
     """
     if Path(source).exists() or "/" in source:
-        return load(source, trust, trust_remote_code)
+        return load(source, trust_remote_code=trust_remote_code)
     if source not in (models := files_of("model")):
         raise CheckpointError(
             f"{source} is neither a folder here nor a choice of model=. {suggest(source, models)}".strip(),
@@ -224,25 +220,26 @@ def load_named(source: str, trust: Sequence[str] = (), trust_remote_code: bool =
     return load_evaluated(check_config(cfg), "cpu")
 
 
-def load_evaluated(
-    cfg: DictConfig, device: str, run: RunFolder | None = None, trained: DictConfig | None = None
-) -> SentenceEncoder:
+def load_evaluated(cfg: DictConfig, device: str) -> SentenceEncoder:
     """Load the encoder on a device, in the precision and with the text settings of the evaluation.
 
     Args:
         cfg: Configuration of the schema `EvalConfig`.
         device: Name of the device.
-        run: The run that trained the weights; None: they are those of a model.
-        trained: Configuration of the run.
 
     Raises:
         UserError: Configuration, run folder or model cannot be used.
     """
-    if run is None or trained is None:
+    if cfg.ckpt is None:
         encoder, precision = _load_model(cfg, device), cfg.precision
     else:
-        encoder = _load_run(cfg, run, trained, device)
-        precision = cfg.precision or trained.evaluation.get("precision") or usual_precision(encoder, device)
+        with at_setting("ckpt"):
+            encoder = load(cfg.ckpt, cfg.step, quantization=cfg.quantization, device=device)
+        precision = cfg.precision
+        if cfg.text_edit is not None:
+            encoder.set_evaluation(cfg.text_edit, encoder.tokenizer.evaluation_length)
+        if cfg.max_length is not None:
+            set_evaluation_text(encoder, encoder.config.text_edit, cfg.max_length, "max_length")
     encoder.to(device).eval()
     if precision == "auto":
         return use_fastest_precision(encoder)
@@ -274,15 +271,6 @@ def _load_model(cfg: DictConfig, device: str) -> SentenceEncoder:
     if "adapter" in model:
         model.adapter = None  # not trained, it adds nothing
     encoder = build_encoder(model, cfg.prompt, device)
-    return set_evaluation_text(encoder, cfg.text_edit or encoder.text_edit, cfg.max_length, "max_length")
-
-
-def _load_run(cfg: DictConfig, run: RunFolder, trained: DictConfig, device: str) -> SentenceEncoder:
-    trained = copy.deepcopy(trained)
-    trained.model = with_quantization(trained.model, cfg.quantization)
-    encoder = load_from(run, trained, device, cfg.step)
-    if cfg.text_edit is not None:
-        encoder.text_edit = cfg.text_edit
-    if cfg.max_length is not None:
-        set_evaluation_text(encoder, encoder.text_edit, cfg.max_length, "max_length")
-    return encoder
+    return set_evaluation_text(
+        encoder, cfg.text_edit or encoder.config.text_edit, cfg.max_length, "max_length"
+    )

@@ -14,6 +14,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from matplotlib.image import imread
+from torch import Tensor
 
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 from sts_lightning.config.check import flat, shown
@@ -32,7 +33,9 @@ from sts_lightning.evaluation.score import Disagreement, Scores, find_disagreeme
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
 from sts_lightning.evaluation.verdict import Verdict, compare_tasks, verdict_of
 from sts_lightning.evaluation.verdict import in_words as verdict_in_words
+from sts_lightning.export.check import sample_texts
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading.folder import write_model
 from sts_lightning.models.loading.run import load_best
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import scores_before_and_at
@@ -54,9 +57,6 @@ FINAL, PLOTS = "final/", "plots/"
 HP_METRIC = "hp_metric"
 """Score that Lightning's logger declares for TensorBoard's table of runs; -1 until the run has finished."""
 
-KEPT = ("state_dict", "global_step", "epoch", "pytorch-lightning_version")
-"""Parts of the last checkpoint that stay when a run has finished."""
-
 
 def report(
     experiment: Experiment, untuned: Scores | None, peak_memory: dict[str, int], clock: RunClock
@@ -77,6 +77,8 @@ def report(
     """
     parts, trainer, encoder = experiment.parts, experiment.trainer, experiment.module.encoder
     run, cfg, data = parts.run, parts.cfg, parts.data
+    if parts.first:
+        _write_final(experiment)
     best_step = load_best(run, encoder)
     encoder.to(trainer.strategy.root_device)
     mixture: dict[str, Any] | None = None
@@ -84,6 +86,8 @@ def report(
         from sts_lightning.workflows.average import mix_with_start  # few runs ask for it
 
         mixture = mix_with_start(run, cfg, encoder, data, parts.first)
+    if parts.first:
+        write_model(encoder, run.model(), _head(run), best_step, cfg.evaluation.precision)
     tuned = score(encoder, data, cfg.evaluation)
     if not parts.first:
         return tuned.dev_score
@@ -119,7 +123,8 @@ def report(
     # It marks the run as finished: what others read of one, weights and predictions, is there by now. What
     # follows only shows the results, and may fail in other people's code.
     run.save_metrics(metrics)
-    drop_optimizer(run)
+    if not cfg.trainer.keep_state:
+        run.remove_state()
     title = f"{cfg.name}, seed {cfg.seed}"
     with _optional("plots"):
         monitor = monitor_of(data.dev)
@@ -154,6 +159,12 @@ def report(
     return tuned.dev_score
 
 
+def _head(run: RunFolder) -> dict[str, Tensor]:
+    """Return the weights of the loss head at the best dev score."""
+    weights = run.read_checkpoint("best", mmap=True, whole=False)["state_dict"]
+    return {name.removeprefix("loss."): value for name, value in weights.items() if name.startswith("loss.")}
+
+
 def _general(untuned: Scores | None, tuned: Scores, data: DataModule) -> Verdict | None:
     """Compare the STS tasks before and after training; None where a score is missing."""
     if untuned is None or untuned.test is None or tuned.test is None:
@@ -170,16 +181,12 @@ def _general(untuned: Scores | None, tuned: Scores, data: DataModule) -> Verdict
     return compare_tasks(found(untuned), found(tuned), "Spearman", "the seven STS tasks")
 
 
-def drop_optimizer(run: RunFolder) -> None:
-    """Leave of the last checkpoint what `trainer.init=final` reads; the rest, often larger, is for resuming.
-
-    A run that is killed before this has finished all the same, and keeps the larger file.
-    """
-    last = run.read_checkpoint("last", mmap=True, whole=False)  # the optimiser may not fit into memory
-    try:
-        run.write_checkpoint("last", {key: value for key, value in last.items() if key in KEPT})
-    except OSError as error:
-        log.warning("WARNING: the state of the optimiser stays in %s: %s", run.checkpoint("last"), error)
+def _write_final(experiment: Experiment) -> None:
+    """Write the weights of the last step, for `trainer.init=final`, unless they are the selected ones."""
+    run, module, step = experiment.parts.run, experiment.module, experiment.trainer.global_step
+    checkpoint = run.read_checkpoint("best", mmap=True, whole=False)
+    if checkpoint["global_step"] != step or experiment.parts.cfg.trainer.wise_ft:
+        write_model(module.encoder, run.checkpoints / "final", module.loss.state_dict(), step)
 
 
 def log_results(loggers: Sequence[Logger], run: RunFolder, metrics: RunMetrics, step: int) -> None:
@@ -252,6 +259,7 @@ def _details(
         "steps": experiment.trainer.global_step,
         **scored,
         "training": training,
+        "texts": sample_texts(parts.data),  # with which an export is compared
         "machine": dataclasses.asdict(parts.machine),
         "processes": experiment.trainer.world_size,
         "micro_batch_size": experiment.module.micro_batch_size,
@@ -299,7 +307,8 @@ def _print_scores(
         rows["gain"] = {name: value - rows["untuned"][name] for name, value in rows["tuned"].items()}
     elif history and history[0]["step"] == 0 and monitor in history[0]:
         rows = {"untuned": {"dev": history[0][monitor]}, **rows}
-    how = f"aggregate={parts.cfg.evaluation.aggregate}, {encoder.precision}, text_edit={encoder.text_edit}"
+    how = f"aggregate={parts.cfg.evaluation.aggregate}, {encoder.precision}"
+    how += f", text_edit={encoder.config.text_edit}"
     if parts.data.text is not None:
         how += f", senteval_text={parts.data.text}"
     tests = [] if tuned.test is None else rankings_of(parts.data.tests)

@@ -7,22 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.check import check_config, path_override
-from sts_lightning.config.schema import EvalConfig
-from sts_lightning.config.trust import Trust, check_links, read_config
+from sts_lightning.config.check import path_override
 from sts_lightning.core.conf_folders import command_line
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.core.text import counted
 from sts_lightning.evaluation.retrieval import mean_scores
 from sts_lightning.evaluation.sts import check_aggregate, score_subsets
-from sts_lightning.models.encoder import freeze
-from sts_lightning.models.loading.backbone import check_finite
-from sts_lightning.models.loading.run import part_of
-from sts_lightning.planning.skeleton import build_skeleton
-from sts_lightning.runs.folder import RunFolder, no_run
+from sts_lightning.models.loading.pipeline import read_model
+from sts_lightning.models.loading.run import model_folder
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import SELECTS, load_predictions
 
@@ -45,41 +39,38 @@ class Check:
     text: str
 
 
-def verify(run: RunFolder, trust: Trust) -> Iterator[Check]:
+def verify(run: RunFolder) -> Iterator[Check]:
     """Check a run, an evaluation, or each stage of a run, up to the first thing that is wrong.
 
     Args:
         run: The folder.
-        trust: Classes and settings that the folder may ask for.
 
     Yields:
         One check after another.
     """
     try:
-        stages = dict(zip(run.load_stages(trust), run.stages(), strict=True)) if run.has_stages else {"": run}
+        stages = {each.path.name: each for each in run.stages()} if run.has_stages else {"": run}
     except UserError as error:
         yield Check(run.stages_file.name, "wrong", str(error))
         return
     for stage, folder in stages.items():
-        for check in _checks(folder, trust):
+        for check in _checks(folder):
             yield replace(check, name=f"{stage}: {check.name}") if stage else check
 
 
-def _checks(run: RunFolder, trust: Trust) -> Iterator[Check]:
+def _checks(run: RunFolder) -> Iterator[Check]:
     name = run.config_file.name
     try:
-        cfg = _configuration(run, trust)
-        yield Check(name, "ok", "the settings can be read, and name no foreign code")
+        settings = run.settings()
+        yield Check(name, "ok", "the settings can be read")
         name = run.metrics_file.name
         metrics = _results(run)
         yield Check(name, "ok", f"score {metrics.score:.2f}")
-        if "suite" in cfg:  # an evaluation stores no weights
+        if "suite" in settings:  # an evaluation stores no weights
             return
-        name = f"{run.checkpoints.name}/{run.checkpoint('best').name}"
-        checkpoint = run.read_checkpoint("best")
-        check_finite(checkpoint["state_dict"].items(), str(run.checkpoint("best")))
+        name = run.model().name
         try:
-            yield Check(name, "ok", _fit(run, cfg, checkpoint))
+            yield Check(name, "ok", _weights(run))
         except ConfigError as error:
             if error.key != "model.name":
                 raise
@@ -91,20 +82,6 @@ def _checks(run: RunFolder, trust: Trust) -> Iterator[Check]:
         yield Check(name, "wrong", str(error))
 
 
-def _configuration(run: RunFolder, trust: Trust) -> DictConfig:
-    check_links(run.path)
-    if not run.config_file.is_file():
-        raise no_run(run.path, run.config_file.name)
-    cfg = read_config(run.config_file, trust)
-    if "suite" not in cfg:
-        return check_config(run.load_config(trust))
-    try:
-        OmegaConf.merge(OmegaConf.structured(EvalConfig), cfg)
-    except OmegaConfBaseException as error:
-        raise run.of_another_version(str(error.full_key)) from error
-    return cfg
-
-
 def _results(run: RunFolder) -> RunMetrics:
     if run.state in ("started", "interrupted"):
         raise CheckpointError(
@@ -114,13 +91,10 @@ def _results(run: RunFolder) -> RunMetrics:
     return run.metrics()
 
 
-def _fit(run: RunFolder, cfg: DictConfig, checkpoint: dict[str, Any]) -> str:
-    """Check names and shapes of the weights against the run's model, whose own weights are not loaded."""
-    encoder = build_skeleton(cfg.model, cfg.prompt).encoder
-    freeze(encoder, cfg.optim.freeze)
-    weights = part_of(encoder, "encoder.", checkpoint, run.checkpoint("best"))
-    whole = sum(1 for _ in encoder.named_parameters())
-    return f"{len(weights)} weights of the encoder are finite and fit the model, which has {whole}"
+def _weights(run: RunFolder) -> str:
+    """Load the model of a run, whose weights have to be finite and fit."""
+    encoder, _ = read_model(str(model_folder(run)))
+    return f"its {sum(1 for _ in encoder.parameters())} weights are finite and fit the model"
 
 
 def _predictions(run: RunFolder, test: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +13,8 @@ from transformers import BatchEncoding, PreTrainedConfig, PreTrainedModel, PreTr
 from transformers.modeling_outputs import BaseModelOutput
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.models.encoder import EncoderSettings, SentenceEncoder
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoding import EncodingConfig, takes_settings
 
 PADDING, UNKNOWN = "<|padding|>", "[UNK]"
 
@@ -67,17 +68,26 @@ class StaticModel(PreTrainedModel):
         )
 
 
-def static_backbone(embedding: Any) -> tuple[StaticModel, PreTrainedTokenizerFast]:
-    """Return the table and the tokenizer of a `StaticEmbedding` of sentence-transformers."""
-    tokenizer = Tokenizer.from_str(embedding.tokenizer.to_str())
-    tokenizer.post_processor = None  # the library adds no special tokens
-    table = embedding.embedding.weight.detach().float()
+def static_backbone(table: Tensor, file: Path) -> tuple[StaticModel, PreTrainedTokenizerFast]:
+    """Return the model of a table, (N, D), and the tokenizer of a file in the format of ``tokenizers``.
+
+    Raises:
+        ValueError: The tokenizer has a token without a row.
+    """
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.post_processor = None  # neither sentence-transformers nor model2vec adds special tokens
     missing = len(table) - tokenizer.get_vocab_size()  # so that padding has the id after the last row
+    if missing < 0:
+        raise ValueError(f"tokenizer.json has {-missing} tokens more than the table has rows")
     tokenizer.add_tokens([f"<|unused{number}|>" for number in range(missing)])
-    return StaticModel.of(table), PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PADDING)
+    limit = (tokenizer.truncation or {}).get("max_length")
+    return StaticModel.of(table), PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token=PADDING, model_max_length=limit
+    )
 
 
-def glove(path: str, **settings: Unpack[EncoderSettings]) -> SentenceEncoder:
+@takes_settings(EncodingConfig)
+def glove(path: str, **settings: Any) -> SentenceEncoder:
     r"""Build an encoder that averages the vectors of a sentence's words.
 
     .. math:: f(s) = \frac{1}{|K|} \sum_{w \in K} v_w
@@ -91,7 +101,7 @@ def glove(path: str, **settings: Unpack[EncoderSettings]) -> SentenceEncoder:
 
     Args:
         path: Text file of vectors, one word a line followed by its numbers, all separated by blanks.
-        **settings: Settings of `SentenceEncoder`; ``max_length`` counts known words.
+        **settings: Fields of `EncodingConfig`; ``max_length`` counts known words.
 
     Raises:
         ValueError: The path is missing, or a template is given.

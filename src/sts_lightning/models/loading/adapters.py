@@ -7,7 +7,7 @@ import inspect
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import load_file
@@ -21,11 +21,10 @@ from sts_lightning.core.files import read_json
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.compute.lora import fuse
 from sts_lightning.models.loading.backbone import (
+    DtypeName,
     Loaded,
-    Loading,
     check_finite,
     check_vocabulary,
-    has_stand_in,
     load_backbone,
 )
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, WEIGHTS
@@ -139,7 +138,15 @@ def _dropped(rate: float, encoder: nn.Module, inputs: tuple[Tensor, ...], prefix
 USE_RUN = "Load the run that it was exported from."
 
 
-def load_merged(name: str, folder: Path, **loading: Unpack[Loading]) -> Loaded:
+def load_merged(
+    name: str,
+    folder: Path,
+    config: dict[str, Any] | None,
+    trust_remote_code: bool,
+    dtype: DtypeName,
+    quantization: Quantization,
+    device: str | None,
+) -> Loaded:
     """Load the base of an adapter, with the adapter merged into it.
 
     The adapter of a run whose base was quantised is merged into the dequantised values that it was trained
@@ -148,14 +155,16 @@ def load_merged(name: str, folder: Path, **loading: Unpack[Loading]) -> Loaded:
     Args:
         name: Name of the adapter, for messages.
         folder: Its folder.
-        **loading: See `load_backbone`; ``quantization`` must be ``none``.
+        config: See `load_backbone`, also for the arguments below.
+        trust_remote_code: Whether to run code that comes with the base.
+        dtype: dtype of the weights.
+        quantization: It must be ``none``.
+        device: Device that quantised weights of the base are loaded to.
 
     Raises:
         ConfigError: The adapter cannot be merged, is to be quantised, or its base cannot be loaded.
         CheckpointError: The adapter's files are broken, or do not fit the base.
     """
-    quantization = loading.get("quantization", "none")
-    check_quantization(quantization)
     if quantization != "none":
         raise ConfigError(
             f"model.quantization={quantization} with the adapter {name}: it is merged when it is loaded, and "
@@ -163,18 +172,22 @@ def load_merged(name: str, folder: Path, **loading: Unpack[Loading]) -> Loaded:
             key="model.quantization",
             hint="Set it to none, or export the run with --format merged and name that folder.",
         )
-    settings, base, trained_with = _settings(folder)
+    settings = adapter_settings(folder)
+    if settings.is_prompt_learning:
+        raise ConfigError(
+            f"{folder}: an adapter of type {settings.peft_type.value} cannot be merged.",
+            key="model.name",
+            hint=USE_RUN,
+        )
+    base, trained_with = _base_of(folder, settings)
     try:
-        loading["quantization"] = trained_with
-        backbone, tokenizer = load_backbone(base, **loading)
+        backbone, tokenizer = load_backbone(base, config, trust_remote_code, dtype, trained_with, device)
     except (UserError, ValueError) as error:
         raise ConfigError(
             f"the adapter {folder} needs its base {base}, a model and no adapter: {error}",
             key="model.name",
             hint=f"If the base has moved, set base_model_name_or_path in {folder / SETTINGS}.",
         ) from error
-    if has_stand_in():  # an adapter that is merged changes no shape
-        return backbone, tokenizer
     backbone = _merge(dequantized(backbone), settings, folder)
     if (folder / "tokenizer_config.json").is_file():
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -182,40 +195,47 @@ def load_merged(name: str, folder: Path, **loading: Unpack[Loading]) -> Loaded:
     return backbone, tokenizer
 
 
-def _settings(folder: Path) -> tuple[Any, str, Quantization]:
-    """Read an adapter's settings, its base, and the quantisation of the base in training.
+def adapter_settings(folder: Path) -> Any:
+    """Read the settings of an adapter in a folder (``PeftConfig``).
 
     Raises:
-        CheckpointError: A file is broken.
-        ConfigError: The adapter is none that can be merged.
+        CheckpointError: The file is broken.
+        ConfigError: The adapter is none of those that are trained here.
     """
     from peft import PeftConfig
 
     try:
         settings: Any = PeftConfig.from_pretrained(str(folder))
-        base, revision = settings.base_model_name_or_path, settings.revision
-        if not isinstance(base, str) or not base:
-            raise ValueError("base_model_name_or_path is missing, the model that the adapter is for")
-        exported = read_json(folder / OWN_FILE) if (folder / OWN_FILE).is_file() else {}
-        trained_with: Any = exported.get("quantization") or "none"
-        check_quantization(trained_with)
     except Exception as error:  # the library has no class for damaged files
         raise CheckpointError(
-            f"{folder}: {SETTINGS} or {OWN_FILE} cannot be read ({' '.join(str(error).split())[:200]}).",
+            f"{folder}: {SETTINGS} cannot be read ({' '.join(str(error).split())[:200]}).",
             key="model.name",
         ) from error
-    if settings.is_prompt_learning:
-        raise ConfigError(
-            f"{folder}: an adapter of type {settings.peft_type.value} cannot be merged.",
-            key="model.name",
-            hint=USE_RUN,
-        )
     try:
         check_adapter(settings)
     except (ConfigError, ValueError) as error:
         raise ConfigError(f"{folder}: {error}", key="model.name") from error
-    name = f"{base}@{revision}" if revision and not Path(base).is_dir() else base
-    return settings, name, trained_with
+    settings.inference_mode = False  # which would freeze it
+    return settings
+
+
+def _base_of(folder: Path, settings: Any) -> tuple[str, Quantization]:
+    """Return the base of an adapter, and its quantisation in training."""
+    base, revision = settings.base_model_name_or_path, settings.revision
+    try:
+        if not isinstance(base, str) or not base:
+            raise ValueError("base_model_name_or_path is missing, the model that the adapter is for")
+        own = read_json(folder / OWN_FILE) if (folder / OWN_FILE).is_file() else {}
+        trained_with: Any = own.get("base", own).get("quantization") or "none"
+        check_quantization(trained_with)
+    except (ValueError, AttributeError) as error:
+        raise CheckpointError(
+            f"{folder}: {SETTINGS} or {OWN_FILE} cannot be read ({' '.join(str(error).split())[:200]}).",
+            key="model.name",
+        ) from error
+    if not Path(base).is_dir() and (folder / base).is_dir():  # a base without a name
+        return str(folder / base), "none"
+    return f"{base}@{revision}" if revision and not Path(base).is_dir() else base, trained_with
 
 
 def _merge(backbone: PreTrainedModel, settings: Any, folder: Path) -> PreTrainedModel:
@@ -224,35 +244,15 @@ def _merge(backbone: PreTrainedModel, settings: Any, folder: Path) -> PreTrained
     Raises:
         CheckpointError: Its weights are broken, or do not fit the base.
     """
-    from peft import PeftModel, get_peft_model_state_dict
+    from peft import PeftModel
 
-    path = folder / WEIGHTS
-    try:
-        weights = load_file(path)
-    except Exception as error:  # safetensors has another error class in each version
-        raise CheckpointError(f"{path} cannot be read: {error}", key="model.name", hint=USE_RUN) from error
-    check_finite(weights.items(), str(path), "model.name")
     frozen = {name for name, value in backbone.named_parameters() if not value.requires_grad}
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about missing weights, an error below
-            whole: Any = PeftModel.from_pretrained(backbone, str(folder), config=settings)
-        settings.base_model_name_or_path = None  # else the library asks the hub for its vocabulary
-        # The library writes the base's embeddings too where the adapter changes them, unless told not to.
-        needed = get_peft_model_state_dict(whole, save_embedding_layers=False)
-        allowed = get_peft_model_state_dict(whole, save_embedding_layers=True)
-        wrong = sorted(needed.keys() - weights.keys()) + sorted(
-            name
-            for name, value in weights.items()
-            if name not in allowed or allowed[name].shape != value.shape
-        )
-        if wrong:
-            raise CheckpointError(
-                f"{path}: {len(wrong)} of {len(needed)} weights differ in name or shape from "
-                f"those of the adapter around {type(backbone).__name__} (such as {wrong[0]}); it belongs to "
-                "another model, or is incomplete.",
-                key="model.name",
-            )
+            warnings.simplefilter("ignore")
+            settings.base_model_name_or_path = None  # else the library asks the hub for its vocabulary
+            whole = PeftModel(backbone, settings)
+        load_adapter(whole, folder)
         merged: PreTrainedModel = whole.merge_and_unload()
     except UserError:
         raise
@@ -268,3 +268,37 @@ def _merge(backbone: PreTrainedModel, settings: Any, folder: Path) -> PreTrained
     for name, value in merged.named_parameters():  # the library freezes the base
         value.requires_grad_(name not in frozen)
     return merged
+
+
+def load_adapter(whole: Any, folder: Path) -> None:
+    """Load the weights of an adapter in a folder into that of a model.
+
+    Args:
+        whole: Model with an adapter (``PeftModel``).
+        folder: Folder of the adapter.
+
+    Raises:
+        CheckpointError: The weights are broken, or of another adapter or model.
+    """
+    from peft import get_peft_model_state_dict, set_peft_model_state_dict
+
+    path = folder / WEIGHTS
+    try:
+        weights = load_file(path)
+    except Exception as error:  # safetensors has another error class in each version
+        raise CheckpointError(f"{path} cannot be read: {error}", key="model.name", hint=USE_RUN) from error
+    check_finite(weights.items(), str(path), "model.name")
+    # The library writes the base's embeddings too where the adapter changes them, unless told not to.
+    needed = get_peft_model_state_dict(whole, save_embedding_layers=False)
+    allowed = get_peft_model_state_dict(whole, save_embedding_layers=True)
+    wrong = sorted(needed.keys() - weights.keys()) + sorted(
+        name for name, value in weights.items() if name not in allowed or allowed[name].shape != value.shape
+    )
+    if wrong:
+        raise CheckpointError(
+            f"{path}: {len(wrong)} of {len(needed)} weights differ in name or shape from "
+            f"those of the adapter around {type(whole.get_base_model()).__name__} (such as {wrong[0]}); it "
+            "belongs to another model, or is incomplete.",
+            key="model.name",
+        )
+    set_peft_model_state_dict(whole, weights)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Set
+from contextlib import suppress
 from pickle import UnpicklingError
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import transformers
@@ -29,7 +28,8 @@ from sts_lightning.core.choices import Attention, Precision, Quantization
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.core.hardware import local_gpu, multiplies_bfloat16
 from sts_lightning.models.compute.inference import is_out_of_memory
-from sts_lightning.models.loading.hub import find
+from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles, find, find_adapter
+from sts_lightning.models.text.template import BARE, set_post_processor
 
 log = logging.getLogger(__name__)
 
@@ -58,35 +58,8 @@ def dtype_of(name: DtypeName) -> torch.dtype:
 Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 
 
-class Loading(TypedDict, total=False):
-    """Arguments of `load_backbone` besides the name, for functions that pass them on."""
-
-    config: dict[str, Any] | None
-    trust_remote_code: bool
-    dtype: DtypeName
-    quantization: Quantization
-    device: str | None
-
-
-_loader: ContextVar[Callable[..., Loaded] | None] = ContextVar("loader", default=None)
-
-
-@contextmanager
-def loading_by(loader: Callable[..., Loaded]) -> Iterator[None]:
-    """Let `load_backbone` call another function, with the same arguments, instead of reading weights.
-
-    Whatever class or function a configuration names for its model, the backbone then comes from there.
-    """
-    token = _loader.set(loader)
-    try:
-        yield
-    finally:
-        _loader.reset(token)
-
-
-def has_stand_in() -> bool:
-    """Return whether `load_backbone` calls another function at present, see `loading_by`."""
-    return _loader.get() is not None
+Loader = Callable[..., Loaded]
+"""Function with the arguments of `load_backbone`, in its order; a plan has one that reads no weights."""
 
 
 def load_backbone(
@@ -99,7 +72,8 @@ def load_backbone(
 ) -> Loaded:
     """Load a backbone, without pooling layer or language-model head, and its tokenizer.
 
-    Of an encoder-decoder only the encoder is loaded. A packaged copy, if one is installed, takes precedence
+    Of an encoder-decoder only the encoder is loaded; of an adapter its base, with the adapter merged into
+    it. A packaged copy, if one is installed, takes precedence
     over the model hub (see `COPIES`). A model without safetensors files is read from ``pytorch_model.bin`` or
     its parts: plain tensors only, no code of a pickle is run.
 
@@ -120,9 +94,10 @@ def load_backbone(
             tokenizer.
     """
     quantised = quantised_loading(quantization, dtype, device)
-    stand_in = _loader.get()
-    if stand_in is not None:
-        return stand_in(name, config, trust_remote_code, dtype, quantization, device)
+    if (folder := find_adapter(name)) is not None:
+        from sts_lightning.models.loading.adapters import load_merged  # imports this module
+
+        return load_merged(name, folder, config, trust_remote_code, dtype, quantization, device)
     source, options = find(name)
     if not name.startswith(source):
         log.info("%s: the packaged copy", name)
@@ -134,7 +109,7 @@ def load_backbone(
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         if not trust_remote_code:
             tokenizer.init_kwargs.pop("auto_map", None)
-        model, report = loader(model_config).from_pretrained(
+        model, report = class_of(model_config).from_pretrained(
             source,
             config=model_config,
             dtype=dtype_of(dtype),
@@ -180,6 +155,11 @@ def load_backbone(
         from sts_lightning.models.loading.quantization import check_fraction
 
         check_fraction(backbone, quantization, name)
+    bare = tokenizer.init_kwargs.pop(BARE, None)
+    # A model folder of ours names its template, which is put around each sentence here: the tokenizer must not
+    # do it too. Where another library has saved the model again, the tokenizer's tokens are all there is.
+    if bare is not None and ModelFiles(name).path(OWN_FILE) is not None:
+        set_post_processor(tokenizer, bare)
     return backbone, tokenizer
 
 
@@ -388,6 +368,30 @@ def _knows_words(tokenizer: PreTrainedTokenizerBase) -> bool:
     return any(character.isalpha() for token in known for character in tokenizer.convert_ids_to_tokens(token))
 
 
+def check_weights(
+    expected: dict[str, Tensor], loaded: dict[str, Tensor], source: str, required: Set[str] | None = None
+) -> None:
+    """Check that ``loaded`` has the names and shapes of ``expected``.
+
+    Args:
+        expected: Weights of the model.
+        loaded: Weights of a checkpoint.
+        source: Origin of the loaded weights, for the message.
+        required: Names that must be present; by default all of ``expected``.
+
+    Raises:
+        CheckpointError: A name is absent or unknown, or a shape differs.
+    """
+    required = expected.keys() if required is None else required
+    wrong = sorted((required - loaded.keys()) | (loaded.keys() - expected.keys()))
+    wrong += [name for name in expected.keys() & loaded.keys() if expected[name].shape != loaded[name].shape]
+    if wrong:
+        raise CheckpointError(
+            f"{source} does not belong to this model: {len(wrong)} of {len(expected)} weights differ in name "
+            f"or shape (for example {wrong[0]})."
+        )
+
+
 CHECKED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -468,8 +472,8 @@ SHARED_STATE = (
 """Attributes that the library sets on a loaded model, and that its encoder needs too."""
 
 
-def loader(config: PreTrainedConfig) -> Any:
-    """Choose the loader of the encoder: T5's family has classes without a decoder, Jina's BERT one of ours.
+def class_of(config: PreTrainedConfig) -> Any:
+    """Choose the class of the encoder: T5's family has classes without a decoder, Jina's BERT one of ours.
 
     Args:
         config: Configuration of the model. If such a class is used, ``is_encoder_decoder`` is set to False.

@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import numpy as np
 import torch
-from pydantic import BaseModel, Field, ValidationError
-from torch import nn
-from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sts_lightning.core.choices import Quantization, Role, TextEdit
+from sts_lightning.core.choices import Precision, Quantization, Role
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.core.hardware import local_gpu
-from sts_lightning.models.compute.inference import is_out_of_memory
-from sts_lightning.models.encoder import FurtherSettings, SentenceEncoder, load_model
+from sts_lightning.core.files import as_type
+from sts_lightning.models.encoder import Base, SentenceEncoder, pinned
+from sts_lightning.models.encoding import EncodingConfig, takes_settings
+from sts_lightning.models.loading.adapters import adapter_settings, load_adapter
 from sts_lightning.models.loading.backbone import (
-    NAMES,
     DtypeName,
     Loaded,
+    Loader,
     check_finite,
-    configure,
-    dtype_of,
     explain,
-    has_stand_in,
     is_causal,
-    never_repack,
-    quantised_loading,
-    restrain_library,
+    load_backbone,
 )
-from sts_lightning.models.loading.hub import OWN_FILE, POOLINGS, ModelFiles
-from sts_lightning.models.pooling import Pooling, Projection
+from sts_lightning.models.loading.hub import OWN_FILE, POOLINGS, SETTINGS, ModelFiles, find_adapter
+from sts_lightning.models.loading.own_file import BASE, read_own
+from sts_lightning.models.pooling import Pooling
 from sts_lightning.models.text.template import MASK, SLOT
+
+if TYPE_CHECKING:
+    from peft import PeftConfig
 
 log = logging.getLogger(__name__)
 
@@ -47,14 +48,68 @@ UNLIMITED = 10**6
 ORDER = r"(Transformer,Pooling,|StaticEmbedding,)(Dense,)*(Normalize,)?"
 """Modules of a pipeline that is read, in their order."""
 
-EXPORTED = "template_transformer.TemplateTransformer"
-"""Module of this project's exports that need code. It is described by `OWN_FILE`, and not run."""
+MODES = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+"""Modes of a pooling as older files name them, each after ``pooling_mode_`` with whether it is used."""
 
-NEUTRAL = {"torch_dtype", "dtype", "attn_implementation", "trust_remote_code", "add_pooling_layer"}
+Neutral = Literal["torch_dtype", "dtype", "attn_implementation", "trust_remote_code", "add_pooling_layer"]
 """Arguments of loading in a transformer's settings that change no vector, and load no code, here."""
 
-TEXTS = ["A Dog runs: it's in the PARK.", "Someone plays an old guitar while two men sit on a bench. " * 25]
-"""Texts of the comparison with sentence-transformers: capitals, punctuation, and more than 256 tokens."""
+Method = dict[Literal["method", "method_output_name"], Literal["forward", "last_hidden_state"]]
+
+TRANSFORMER: dict[str, Any] = {
+    "max_seq_length": int | None,
+    "do_lower_case": bool,
+    "transformer_task": Literal["feature-extraction"],
+    "modality_config": dict[Literal["text"], Method],  # "message" would be the template of a chat
+    "module_output_name": Literal["token_embeddings"],
+    "unpad_inputs": bool | None,  # how rows are put together, not what they are
+    **dict.fromkeys(("query_length", "document_length", "query_expansion", "tokenizer_name_or_path"), None),
+    **{
+        f"{of}_{arguments}": dict[Neutral, Any]
+        for of in ("model", "tokenizer", "processor", "config")
+        for arguments in ("args", "kwargs")
+    },
+}
+POOLING: dict[str, Any] = {
+    "embedding_dimension": int,
+    "word_embedding_dimension": int,
+    "pooling_mode": str | list[str],
+    "include_prompt": bool,
+    **{f"pooling_mode_{mode}": bool for mode in MODES},
+}
+NORMALIZE: dict[str, Any] = {
+    "module_input_name": Literal["sentence_embedding"],
+    "module_output_name": Literal["sentence_embedding"] | None,
+}
+DENSE: dict[str, Any] = NORMALIZE | {
+    "in_features": int,
+    "out_features": int,
+    "bias": bool,
+    "activation_function": str,
+    "use_residual": Literal[False],
+}
+MODEL: dict[str, Any] = {
+    "__version__": Any,
+    "requirements": Any,
+    "model_type": Literal["SentenceTransformer"],
+    "prompts": dict[str, str | None],
+    "default_prompt_name": str | None,
+    "similarity_fn_name": str | None,
+    "truncate_dim": int | None,
+}
+"""Keys of the settings of each module and of the whole, with the values that have an equivalent here."""
+
+OLD_NAMES = ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+"""Models with a name of their own for sentence_bert_config.json in older files."""
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    layer.__name__: layer
+    for layer in (nn.Tanh, nn.Identity, nn.ReLU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.LeakyReLU, nn.ELU)
+}
+"""Activations of dense layers by name; the library makes each without arguments."""
+
+ENCODERS = ("m2m_100",)
+"""Types of encoder-decoders, besides T5's, of which sentence-transformers runs the encoder too."""
 
 
 @dataclass(frozen=True)
@@ -63,134 +118,219 @@ class Pipeline:
 
     Attributes:
         source: File that describes it.
-        settings: Arguments of `SentenceEncoder`.
-        row_tokens: Number of tokens after which a row is truncated, special tokens and template included.
-        sentence_tokens: The same for the bare sentence in a template.
-        template: Text around each sentence, of this project's exports.
+        settings: Fields of `EncodingConfig`.
+        projector: Dense layers.
         prompts: Texts that can be put before a sentence, by name.
         default_prompt: Name of the prompt that is used if none is chosen.
-        roles: Prefix by role, of this project's exports.
-        text_edit: Edit of each sentence.
         static: Table of static embeddings with its tokenizer, in place of a transformer.
-        expected: Vectors of `TEXTS` by sentence-transformers, without a role and by role.
+        transformer: Folder or hub id of the transformer of a folder of sentence-transformers.
+        lower_case: Whether the pipeline lowers texts.
+        pools_prompt: Whether the pooling reads the tokens of a prompt.
     """
 
     source: str
     settings: dict[str, Any] = field(default_factory=dict)
-    row_tokens: int | None = None
-    sentence_tokens: int | None = None
-    template: str | None = None
+    projector: nn.Sequential | None = None
     prompts: Mapping[str, str | None] = field(default_factory=dict)
     default_prompt: str | None = None
-    roles: Mapping[Role, str] = field(default_factory=dict)
-    text_edit: TextEdit = "none"
     static: Loaded | None = None
-    expected: Mapping[Role | None, np.ndarray] = field(default_factory=dict)
+    transformer: str | None = None
+    lower_case: bool = False
+    pools_prompt: bool = True
 
 
+UNSAID = {"layer": -1, "denoise": "none", "denoise_evaluation": False, "bidirectional_layers": 0}
+"""Values that say nothing: the groups ``prompt`` and ``model`` have them by default."""
+
+
+@takes_settings(EncodingConfig, optional=True)
 def from_pipeline(
     name: str,
-    pooling: Pooling | None = None,
-    max_length: int | None = None,
-    limit: int | None = None,
-    normalize: bool | None = None,
-    projection: Projection | None = None,
-    template: str | None = None,
-    query: str | None = None,
-    document: str | None = None,
     prompt_name: str | None = None,
     config: dict[str, Any] | None = None,
     trust_remote_code: bool = False,
     dtype: DtypeName = "float32",
     quantization: Quantization = "none",
     device: str | None = None,
-    **settings: Unpack[FurtherSettings],
+    adapter: PeftConfig | None = None,
+    loader: Loader = load_backbone,
+    **settings: Any,
 ) -> SentenceEncoder:
-    """Load a model with its pipeline, as a folder of sentence-transformers or of an export describes it.
+    """Load a model with its pipeline, as a folder of sentence-transformers or of ours describes it.
 
-    sentence-transformers reads its folders, static embeddings included; its vectors of two texts must be
-    those of the encoder, so that a folder with anything that has no equivalent here is rejected. Each setting
-    that is given takes precedence over the pipeline. A model without such files gets mean pooling, or the
-    last token if its attention layers state that they are causal (those of Bloom, XGLM and Mamba do not).
+    A module of a folder, or a key of its settings, that is not known to have an equivalent here is rejected
+    by name. Each setting that is given takes precedence over the pipeline. A model without such files gets
+    mean pooling, or the last token if its attention layers state that they are causal (those of Bloom, XGLM
+    and Mamba do not). Its length in training is at most `TRAINING_TOKENS`, unless it is given.
 
     Args:
-        name: Local folder, also that of an adapter, or id on the model hub, optionally with ``@commit``.
-        pooling: See `SentenceEncoder`; None for that of the pipeline, also for the arguments below.
-        max_length: Maximum number of tokens of a sentence in training; by default that of the pipeline, but
-            at most 256.
-        limit: The same in evaluation; by default that of the pipeline.
-        normalize: Whether vectors are scaled to length 1.
-        projection: ``none`` drops dense layers of the pipeline.
-        template: Text with the slot ``{sentence}``; by default the pipeline's default prompt.
-        query: Prefix of queries; by default the pipeline's prompt ``query``, "" for none.
-        document: Prefix of the texts that answer them; by default its prompt ``document`` or ``passage``.
+        name: Local folder, also that of an adapter, which is merged, or id on the model hub, optionally with
+            ``@commit``.
         prompt_name: Name of one of the pipeline's prompts.
-        config: See `load_model`, also for the arguments below.
+        config: See `load_backbone`, also for the arguments below.
         trust_remote_code: Whether to run code that comes with the transformer; other modules are never run.
         dtype: dtype of the transformer's weights.
         quantization: Quantisation of the linear layers.
         device: Device that quantised weights are loaded to.
-        **settings: Further settings of `SentenceEncoder`.
+        adapter: Settings of a new peft adapter.
+        loader: Function that returns backbone and tokenizer.
+        **settings: Fields of `EncodingConfig`; None for those of the pipeline. ``projection=none`` drops its
+            dense layers, ``query=""`` a prompt.
 
     Raises:
-        ConfigError: The pipeline has a part without an equivalent here, a setting contradicts it, the model
-            cannot be loaded, or sentence-transformers is needed and not installed.
+        ConfigError: The pipeline has a part without an equivalent here, a setting contradicts it, or the
+            model cannot be loaded.
         CheckpointError: The model's files are broken.
     """
-    files = ModelFiles(name)
-    pipeline = _read(files, prompt_name, config or {}, trust_remote_code, dtype, quantization, device)
-    # The library's copy of the weights is gone by now. They are read again, since the library does not reject
-    # missing or broken ones, and reads no adapter here.
-    backbone, tokenizer = pipeline.static or load_model(
-        name,
-        config=config,
-        trust_remote_code=trust_remote_code,
-        dtype=dtype,
-        quantization=quantization,
-        device=device,
+    pipeline = _read(ModelFiles(name))
+    backbone, tokenizer = pipeline.static or loader(
+        pipeline.transformer or name, config, trust_remote_code, dtype, quantization, device
     )
+    given = {
+        key: value for key, value in settings.items() if value is not None and UNSAID.get(key, value) != value
+    } | {key: value for key, value in settings.items() if value is not None and key not in UNSAID}
+    stated = _stated(pipeline, backbone, tokenizer, name, prompt_name, given)
+    projector = pipeline.projector
+    if projector is not None and given.get("projection", "none") != "none":
+        raise ConfigError(
+            f"model.projection={given['projection']} would put new layers in place of those of "
+            f"{pipeline.source}.",
+            key="model.projection",
+            hint="Leave it null to keep them, or set it to none to drop them.",
+        )
+    base = Base(pinned(name, backbone), dtype, quantization, config or {})
+    encoder = SentenceEncoder(
+        backbone,
+        tokenizer,
+        adapter=adapter,
+        base=base,
+        projector=None if projector is None else projector.to(backbone.device.type),
+        **stated | given,
+    )
+    rows, text = encoder.tokenizer, "%s: pooling %s, template %r, %s%s tokens"
+    prompts = "".join(f"{role} {template!r}, " for role, template in rows.roles.items())
+    log.info(text, pipeline.source, encoder.config.pooling, rows.template, prompts, rows.limit)
+    return encoder
+
+
+def read_model(
+    name: str,
+    trust_remote_code: bool = False,
+    quantization: Quantization | None = None,
+    device: str | None = None,
+) -> tuple[SentenceEncoder, Precision | None]:
+    """Load a model as it was trained, if its folder is one of ours: with its adapter, on its base.
+
+    Args:
+        name: See `from_pipeline`, also for what is read of other folders.
+        trust_remote_code: Whether to run code that comes with the transformer.
+        quantization: Quantisation of the linear layers; None for that of the training.
+        device: Device that quantised weights are loaded to.
+
+    Returns:
+        The encoder, and the precision in which its weights are meant to be used; None for their own.
+    """
+    files = ModelFiles(name)
+    own = read_own(files)
+    if own is None:
+        quantization = quantization or "none"
+        return from_pipeline(name, None, None, trust_remote_code, "float32", quantization, device), None
+    pipeline, base, folder = _read(files), own.base, find_adapter(name)
+    if base.name is None and own.version is None and folder is not None:
+        raise CheckpointError(f"{folder / SETTINGS} names no base.", key="model.name")
+    refers = folder is not None or files.path("config.json") is None
+    inside = Path(files.source) / BASE
+    if not refers:
+        source, quantization = name, quantization or "none"
+    elif base.name is None:  # quantised weights there bring their quantisation
+        source, quantization = str(inside), quantization or "none"
+    else:
+        source, quantization = base.name, quantization or base.quantization
+    try:
+        backbone, tokenizer = pipeline.static or load_backbone(
+            source, dict(base.config), trust_remote_code, base.dtype, quantization, device
+        )
+    except UserError as error:
+        if not refers:
+            raise
+        raise ConfigError(
+            f"{name} needs its base {source}: {error}",
+            key="model.name",
+            hint=f"If the base has moved, set its name in {OWN_FILE}.",
+        ) from error
+    adapter = None if folder is None else adapter_settings(folder)
+    with torch.random.fork_rng(devices=[]):  # a new adapter draws its weights
+        encoder = SentenceEncoder(
+            backbone,
+            tokenizer,
+            adapter=adapter,
+            base=replace(base, quantization=quantization) if refers else base,
+            projector=pipeline.projector,
+            **_with_mask(pipeline.settings, tokenizer),
+        )
+        if folder is not None:
+            load_adapter(encoder.backbone, folder)
+    return encoder, own.precision
+
+
+def _with_mask(settings: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """Return settings with ``{mask}`` in the template, where exports of 0.3 have the token itself."""
+    template, mask = settings.get("template"), tokenizer.mask_token
+    if template is None or mask is None or settings.get("pooling") != "mask_token":
+        return dict(settings)
+    return {**settings, "template": template.replace(mask, MASK)}
+
+
+def _stated(
+    pipeline: Pipeline,
+    backbone: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    name: str,
+    prompt_name: str | None,
+    given: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the settings of a pipeline that go with those that are given.
+
+    Raises:
+        ConfigError: It does something that has no equivalent here, or has no such prompt.
+    """
+    stated = {"max_length": None, "evaluation_length": None} | _with_mask(pipeline.settings, tokenizer)
+    if pipeline.transformer is not None:
+        _check_transformer(pipeline, backbone, tokenizer, name)
     if pipeline.source == name and is_causal(backbone):  # nothing describes its pipeline
-        pipeline.settings["pooling"] = "last_token"
-    if prompt_name is not None and (template or pipeline.template) is not None:
+        stated["pooling"] = "last_token"
+    if prompt_name is not None and (given.get("template") or stated.get("template")) is not None:
         raise ConfigError(
             f"model.prompt_name={prompt_name} and prompt.template exclude each other.",
             key="model.prompt_name",
         )
-    if "projector" in pipeline.settings and projection not in (None, "none"):
-        raise ConfigError(
-            f"model.projection={projection} would put new layers in place of those of {pipeline.source}.",
-            key="model.projection",
-            hint="Leave it null to keep them, or set it to none to drop them.",
-        )
-    default = _template(pipeline, tokenizer, prompt_name)
-    roles = _roles(pipeline, default)
-    if pipeline.expected:
-        roles = _compare(
-            _build(pipeline, backbone, tokenizer, default, roles), pipeline.expected, roles, name
-        )
-    if template is None:
-        template = default
-    # Where another setting excludes prompts by role, the pipeline's are left out.
-    asymmetric = (template or SLOT).endswith(SLOT) and pooling != "mask_token"
-    if not asymmetric or settings.get("view_templates") or settings.get("denoise", "none") != "none":
+    if stated.get("template") is None:
+        stated["template"] = _prompt(pipeline, prompt_name)
+    default = stated["template"]
+    roles: dict[str, str] = {role: text for role in get_args(Role) if (text := stated.get(role)) is not None}
+    roles = roles or {str(role): text for role, text in _prompts_by_role(pipeline.prompts).items()}
+    if all(text + SLOT == (default or SLOT) for text in roles.values()):
         roles = {}
-    given: dict[Any, Any] = {
-        "pooling": pooling,
-        "max_length": max_length,
-        "limit": limit,
-        "normalize": normalize,
-        "projection": projection,
-        **roles,
-        **{role: text for role, text in (("query", query), ("document", document)) if text is not None},
-        **settings,
-        "bidirectional_layers": settings.get("bidirectional_layers") or None,  # 0 is the default
-    }
-    encoder = _build(pipeline, backbone, tokenizer, template, given)
-    encoder.text_edit = pipeline.text_edit
-    rows, text = encoder.tokenizer, "%s: pooling %s, template %r, %s%s tokens"
-    prompts = "".join(f"{role} {template!r}, " for role, template in rows.roles.items())
-    log.info(text, pipeline.source, encoder.pooling, rows.template, prompts, rows.limit)
-    return encoder
+    if not pipeline.pools_prompt:
+        if default is not None:
+            raise _reject(name, "a pooling with include_prompt=false, which leaves its prompt out,")
+        if roles:
+            log.warning("WARNING: %s: its prompts by role are left out, as its pooling does.", name)
+        roles = {}
+    # Where another setting excludes prompts by role, the pipeline's are left out.
+    template = given.get("template", default) or SLOT
+    asymmetric = template.endswith(SLOT) and given.get("pooling", stated.get("pooling")) != "mask_token"
+    if not asymmetric or given.get("view_templates") or given.get("denoise", "none") != "none":
+        roles = {}
+    stated |= {"query": None, "document": None, **roles}
+    if "template" in given:  # an own folder's is for its own template
+        stated |= {"view_templates": None, "denoise": "none", "denoise_evaluation": False}
+    if "limit" in given:  # a limit that is given may be larger than those of the files
+        stated["row_limit"] = None
+    elif stated.get("row_limit") is None and stated.get("limit") is None:
+        rows = tokenizer.model_max_length
+        stated["row_limit"] = rows if rows < UNLIMITED else None
+    return stated
 
 
 def _reject(name: str, what: str) -> ConfigError:
@@ -202,240 +342,198 @@ def _reject(name: str, what: str) -> ConfigError:
     )
 
 
-def _read(files: ModelFiles, prompt_name: str | None, *loading: Any) -> Pipeline:
+def _read(files: ModelFiles) -> Pipeline:
     """Read the pipeline of a model; its source is the model's name if nothing describes one."""
     if Path(files.source).is_dir() and not Path(files.name).is_dir():
-        # The packaged copy, all-MiniLM-L6-v2, needs no further library.
-        return Pipeline(f"{files.name} (the packaged copy)", {"normalize": True}, row_tokens=256)
-    entries, exported = files.json("modules.json", list), files.json(OWN_FILE, dict)
+        # The packaged copy, all-MiniLM-L6-v2.
+        return Pipeline(f"{files.name} (the packaged copy)", {"normalize": True, "row_limit": 256})
+    entries, own = files.json("modules.json", list), read_own(files)
     try:
         modules = [(str(entry["type"]), str(entry["path"])) for entry in entries]
     except (TypeError, KeyError) as error:
         raise CheckpointError(f"{files.name}: modules.json is broken.", key="model.name") from error
-    dense = [path for name, path in modules if name.endswith(".Dense")]
-    if exported and (not modules or modules[0][0] == EXPORTED or _has_text(exported)):
-        return _of_export(files, exported, dense)
-    if not modules and files.json("config.json", dict).get("model_type") != "model2vec":
+    if own is not None:
+        static = None
+        if (
+            files.path("config.json") is None
+            and files.path(SETTINGS) is None
+            and modules[:1]
+            and (files.path("model.safetensors") is not None)
+        ):
+            static = _static(files, "")
+        settings = {field.name: getattr(own.encoding, field.name) for field in fields(own.encoding)}
+        return Pipeline(f"{files.name}: {OWN_FILE}", settings, _projector(files, modules), static=static)
+    if modules:
+        return _of_sentence_transformers(files, modules)
+    settings = files.json("config.json", dict)
+    if settings.get("model_type") != "model2vec":
         return Pipeline(files.name)
-    if has_stand_in():
-        log.warning("%s: the plan leaves out its prompt, its dense layers and its length.", files.name)
-        return Pipeline(f"{files.name} (transformer)", prompts={prompt_name or "": None})
+    normalize = bool(settings.get("normalize"))
+    return Pipeline(f"{files.name}: model2vec", {"normalize": normalize}, static=_static(files, ""))
+
+
+def read_projector(files: ModelFiles) -> nn.Sequential | None:
+    """Return the dense layers of a model folder; None if it has none."""
+    return _projector(files, [(entry["type"], entry["path"]) for entry in files.json("modules.json", list)])
+
+
+def _at(folder: str, file: str) -> str:
+    return f"{folder}/{file}" if folder else file
+
+
+def _settings(files: ModelFiles, file: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in a file, none if it is absent; what has no equivalent here is named."""
+    settings = files.json(file, dict)
+    for key, value in settings.items():
+        try:
+            as_type(value, known[key])
+        except (KeyError, ValueError) as error:
+            raise _reject(files.name, f"{key}={json.dumps(value)[:80]} in {file}") from error
+    return settings
+
+
+def _of_sentence_transformers(files: ModelFiles, modules: Sequence[tuple[str, str]]) -> Pipeline:
+    """Read a folder of sentence-transformers, given the class and the folder of each module."""
     names = "".join(f"{name.rpartition('.')[2]}," for name, _ in modules)
-    ours = all(name.startswith("sentence_transformers.") for name, _ in modules)
-    at_top = not (names.startswith("Transformer") and modules[0][1])  # as its checked settings
-    if modules and not (ours and at_top and re.fullmatch(ORDER, names)):
+    library = all(name.startswith("sentence_transformers.") for name, _ in modules)
+    if not library or not re.fullmatch(ORDER, names):
         raise _reject(files.name, f"the modules {', '.join(f'{name} in {path!r}' for name, path in modules)}")
-    for path in dense:
-        activation = files.json(f"{path}/config.json", dict).get("activation_function", "torch.nn.")
-        if not str(activation).startswith("torch.nn."):  # the library would put tanh in its place
-            raise _reject(files.name, f"the activation {activation} in {path}")
-    first = modules[0][0] if modules else None
-    return _of_sentence_transformers(files, first, prompt_name, *loading)
+    folders = [("" if path == "." else path) for _, path in modules]
+    model = _settings(files, "config_sentence_transformers.json", MODEL)
+    normalize = names.endswith("Normalize,")
+    if normalize and folders[-1]:  # some files name the folder that has the transformer's settings
+        _settings(files, _at(folders[-1], "config.json"), NORMALIZE)
+    settings = {"normalize": normalize, "truncate_dim": model.get("truncate_dim")}
+    projector = _projector(files, modules)
+    settings |= {} if projector is None else {"projection": "always"}
+    further: dict[str, Any]
+    if names.startswith("StaticEmbedding"):
+        further = {"static": _static(files, folders[0])}
+    else:
+        further = _transformer(files, folders[0])
+        settings["row_limit"] = further.pop("row_tokens")
+        settings["pooling"], further["pools_prompt"] = _pooling(files, folders[1])
+    similarity = model.get("similarity_fn_name") or "cosine"
+    if similarity != "cosine" and not (similarity == "dot" and normalize):  # at length 1 the same
+        log.warning("%s: trained for similarity %r; scores here are cosines.", files.name, similarity)
+    return Pipeline(
+        f"{files.name}: modules.json",
+        settings,
+        projector,
+        prompts=model.get("prompts", {}),
+        default_prompt=model.get("default_prompt_name"),
+        **further,
+    )
 
 
-def _has_text(exported: Mapping[str, Any]) -> bool:
-    """Return whether an export puts something around sentences, which the library's files need not tell."""
-    return any(exported.get(key) is not None for key in ("template", "query", "document"))
+def _transformer(files: ModelFiles, folder: str) -> dict[str, Any]:
+    """Return what the settings of a transformer say, as attributes of a `Pipeline`."""
+    if folder and not Path(files.source).is_dir():
+        raise _reject(files.name, f"its transformer in the folder {folder!r} of a hub repository")
+    if files.path(_at(folder, "adapter_config.json")) is not None:
+        raise _reject(files.name, "a transformer with adapter_config.json")
+    named = (_at(folder, f"sentence_{name}_config.json") for name in ("bert", *OLD_NAMES))
+    settings = next(filter(None, (_settings(files, file, TRANSFORMER) for file in named)), {})
+    return {
+        "transformer": str(Path(files.source) / folder) if folder else files.name,
+        "row_tokens": settings.get("max_seq_length"),
+        "lower_case": settings.get("do_lower_case", False),
+    }
 
 
-class Exported(BaseModel, strict=True):
-    """Settings of a model or adapter that this project exported; see `SentenceEncoder`."""
-
-    pooling: Pooling = "mean"
-    template: str | None = None
-    query: str | None = None
-    document: str | None = None
-    max_length: int | None = Field(default=None, ge=1)
-    layer: int = -1
-    bidirectional_layers: int = Field(default=0, ge=-1)
-    projection: Projection = "none"
-    normalize: bool = False
-    truncate_dim: int | None = Field(default=None, ge=1)
-    denoise_evaluation: bool = False
-    text_edit: TextEdit = "none"
+def _pooling(files: ModelFiles, folder: str) -> tuple[Pooling, bool]:
+    """Return the pooling that a module's settings state, and whether it reads a prompt."""
+    settings = _settings(files, _at(folder, "config.json"), POOLING)
+    if not settings:
+        raise CheckpointError(f"{files.name} lacks {_at(folder, 'config.json')}.", key="model.name")
+    flagged = [mode.partition("_token")[0] for mode in MODES if settings.get(f"pooling_mode_{mode}")]
+    stated = settings.get("pooling_mode") or flagged or "mean"
+    modes = [stated] if isinstance(stated, str) else stated
+    if len(modes) != 1 or modes[0] not in POOLINGS:
+        raise _reject(files.name, f"the pooling {' and '.join(modes)}")
+    # The last token is never that of a prompt.
+    return POOLINGS[modes[0]], settings.get("include_prompt", True) or modes == ["lasttoken"]
 
 
-def _library(files: ModelFiles) -> tuple[Any, Any]:
-    """Return the model class of sentence-transformers, and the namespace of its modules."""
+def _projector(files: ModelFiles, modules: Sequence[tuple[str, str]]) -> nn.Sequential | None:
+    """Return the dense layers among modules with their activations; None if there are none."""
+    layers: list[nn.Module] = []
+    for folder in [path for name, path in modules if name.endswith(".Dense")]:
+        settings = _settings(files, _at(folder, "config.json"), DENSE)
+        path = settings.get("activation_function", "torch.nn.Tanh")
+        activation = ACTIVATIONS.get(path.rpartition(".")[2])
+        if activation is None or not path.startswith("torch.nn."):
+            raise _reject(files.name, f"the activation {path} in {folder}")
+        try:
+            sizes = settings["in_features"], settings["out_features"]
+            linear = skip_init(nn.Linear, *sizes, bias=settings.get("bias", True))
+            tensors = _tensors(files, folder)
+            linear.load_state_dict({key.removeprefix("linear."): tensors[key] for key in tensors})
+        except (KeyError, RuntimeError) as error:
+            raise CheckpointError(
+                f"{files.name}: config.json and weights in {folder} do not fit each other.", key="model.name"
+            ) from error
+        check_finite(linear.named_parameters(), f"{files.name}: {folder}", "model.name")
+        layers += [linear, activation()]
+    return nn.Sequential(*layers) if layers else None
+
+
+def _static(files: ModelFiles, folder: str) -> Loaded:
+    """Read the table of static embeddings, with a vector for each token, and its tokenizer."""
+    from sts_lightning.models.architectures.static_embeddings import static_backbone
+
+    tensors, tokenizer = _tensors(files, folder), files.path(_at(folder, "tokenizer.json"))
+    if tokenizer is None:
+        raise CheckpointError(f"{files.name} lacks {_at(folder, 'tokenizer.json')}.", key="model.name")
+    unknown = sorted(tensors.keys() - {"embedding.weight", "embeddings", "mapping", "weights"})
+    table = tensors.get("embedding.weight", tensors.get("embeddings"))
+    if unknown or table is None or not table.is_floating_point():
+        raise _reject(
+            files.name, f"a table of {', '.join(f'{key} ({tensors[key].dtype})' for key in tensors)}"
+        )
+    check_finite(tensors.items(), files.name, "model.name")
+    table = table.float()
+    if "mapping" in tensors:  # model2vec: several tokens have the vector of one row
+        table = table[tensors["mapping"].long()]
+    if "weights" in tensors:
+        table = table * tensors["weights"].float()[:, None]
     try:
-        from sentence_transformers import SentenceTransformer
-        from sentence_transformers.sentence_transformer import modules
-    except ImportError as error:
-        raise ConfigError(
-            f"{files.name} is a folder of sentence-transformers, which is needed to read it.",
-            key="model.name",
-            hint="pip install 'sts-lightning[st]'",
-        ) from error
-    return SentenceTransformer, modules
-
-
-@contextmanager
-def _reading(files: ModelFiles) -> Iterator[None]:
-    """Explain the library's errors, and keep a run's random numbers from those that it draws."""
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    except UserError:
-        raise
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise
+        return static_backbone(table, tokenizer)
+    except Exception as error:  # tokenizers raises no class of its own
         raise explain(files.name, error) from error
 
 
-def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]) -> Pipeline:
-    """Read the settings of a model or adapter that this project exported; ``dense`` are folders of layers."""
+def _tensors(files: ModelFiles, folder: str) -> dict[str, Tensor]:
+    """Read the tensors of a module: from safetensors, or a pickle of which no code is run."""
+    names = ("model.safetensors", "pytorch_model.bin")
+    found = next(filter(None, (files.path(_at(folder, name)) for name in names)), None)
+    if found is None:
+        raise CheckpointError(f"{files.name} lacks {_at(folder, ' and '.join(names))}.", key="model.name")
     try:
-        exported = Exported.model_validate(settings)
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        raise CheckpointError(
-            f"{files.name}: {OWN_FILE}: {wrong['loc'][0]}: {wrong['msg']}, got {wrong['input']!r}.",
-            key="model.name",
-        ) from error
-    if (exported.projection == "always" and not dense) or exported.denoise_evaluation:
-        lost = "prompt.denoise_evaluation=true" if exported.denoise_evaluation else "model.projection=always"
-        raise ConfigError(
-            f"{files.name} was exported from a run with {lost}, which its format does not hold.",
-            key="model.name",
-            hint="Export the run with --format sentence-transformers, or use the run itself.",
-        )
-    with _reading(files):
-        layers = _projector(
-            [_library(files)[1].Dense.load(files.source, subfolder=path, **files.options) for path in dense],
-            files.name,
-        )
-    taken = {"pooling", "normalize", "truncate_dim", "layer", "bidirectional_layers"}
-    given = exported.model_dump(include=taken)
-    counted: dict[str, Any] = {
-        "sentence_tokens" if _has_text(settings) else "row_tokens": exported.max_length
-    }
-    named: list[tuple[Role, str | None]] = [("query", exported.query), ("document", exported.document)]
-    return Pipeline(
-        f"{files.name}: {OWN_FILE}",
-        given | layers,
-        template=exported.template,
-        roles={role: text for role, text in named if text is not None},
-        text_edit=exported.text_edit,
-        **counted,
-    )
+        if found.suffix == ".safetensors":
+            return load_file(found)
+        tensors: dict[str, Tensor] = torch.load(found, map_location="cpu", weights_only=True)
+        return tensors
+    except Exception as error:  # each library has other errors for damaged files
+        raise explain(files.name, error) from error
 
 
-def _of_sentence_transformers(
-    files: ModelFiles,
-    first: str | None,
-    prompt_name: str | None,
-    config: dict[str, Any],
-    trust_remote_code: bool,
-    dtype: DtypeName,
-    quantization: Quantization,
-    device: str | None,
-) -> Pipeline:
-    """Let the library load a model, and take over its modules; ``first`` is the class of the first module."""
-    load, library = _library(files)
-    quantised = quantised_loading(quantization, dtype, device)
-    # In float32 on the host, a decoder of 7B would take 28 GB. A large one stays as it is going to be used.
-    large = first is not None and "Transformer" in first and bool(quantised or dtype_of(dtype).itemsize < 4)
-    gpu = local_gpu() if large and torch.cuda.is_available() else "cpu"
-    place = torch.device(quantised["device_map"][""] if quantised else gpu)
-    restrain_library()
-    logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
-    options = {"local_files_only": Path(files.source).is_dir(), **files.options}
-    with _reading(files):
-        if first is not None:
-            if not trust_remote_code and "Transformer" in first:
-                _check_loading(files, library.Transformer.load_config(files.source, **options))
-            loading = {
-                "use_safetensors": None,  # as in `load_backbone`
-                "weights_only": True,
-                "dtype": dtype_of(dtype),
-                "attn_implementation": "eager",  # takes precedence over a kernel that the files name
-                **quantised,
-            }
-            model = load(
-                files.source,
-                device=None if quantised else str(place),
-                trust_remote_code=trust_remote_code,
-                model_kwargs=loading,
-                config_kwargs={key: value for key, value in config.items() if key not in NAMES},
-                **options,
-            )
-        else:  # model2vec's format
-            normal = [library.Normalize()] if files.json("config.json", dict).get("normalize") else []
-            model = load(modules=[library.StaticEmbedding.load(files.source, **options), *normal])
-        prompts = model.prompts
-        known = prompt_name is None or prompt_name in prompts  # an unknown one is rejected later
-        if not large:
-            model.float()
-        never_repack(model)
-        expected: dict[Role | None, np.ndarray] = {}
-        if known:
-            expected[None] = model.encode(TEXTS, prompt_name=prompt_name)
-            for role, text in _prompts_by_role(prompts).items():
-                expected[role] = model.encode(TEXTS, prompt=text)
-    modules: list[Any] = list(model)
-    pooling = next((module.pooling_mode for module in modules if isinstance(module, library.Pooling)), "mean")
-    static = None
-    if isinstance(modules[0], library.StaticEmbedding):
-        from sts_lightning.models.architectures.static_embeddings import static_backbone
-
-        static = static_backbone(modules[0])
-    settings = {
-        "pooling": POOLINGS.get(pooling, "mean"),  # of another mode, the vectors are compared in vain
-        "normalize": isinstance(modules[-1], library.Normalize),
-        "truncate_dim": model.truncate_dim,
-    }
-    similarity = str(model.similarity_fn_name)
-    if similarity != "cosine" and not (similarity == "dot" and settings["normalize"]):  # at length 1 the same
-        log.warning("%s: trained for similarity %r; scores here are cosines.", files.name, similarity)
-    return Pipeline(
-        source=f"{files.name}: modules.json",
-        settings=settings
-        | _projector([module for module in modules if isinstance(module, library.Dense)], files.name),
-        row_tokens=None if static is not None else model.max_seq_length,
-        prompts=prompts,
-        default_prompt=model.default_prompt_name,
-        static=static,
-        expected=expected,
-    )
+def _check_transformer(
+    pipeline: Pipeline, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
+) -> None:
+    """Reject what sentence-transformers does with a transformer by itself, and nothing does here."""
+    config, text = backbone.config, "The Dog RUNS in THE park"
+    if getattr(config, "is_encoder_decoder", False) and config.model_type not in ENCODERS:
+        raise _reject(name, f"the decoder of {type(backbone).__name__}")
+    if pipeline.lower_case and tokenizer(text)["input_ids"] != tokenizer(text.lower())["input_ids"]:
+        raise _reject(name, "do_lower_case=true with a tokenizer that reads capitals")
+    types = tokenizer(text).get("token_type_ids") or ()
+    if any(types) and "token_type_ids" in inspect.signature(backbone.forward).parameters:
+        raise _reject(name, "a tokenizer with token types of several kinds")
 
 
-def _check_loading(files: ModelFiles, settings: dict[str, Any]) -> None:
-    """Reject a transformer for which the library would load or call more than weights, by its settings."""
-    config = AutoConfig.from_pretrained(files.source, trust_remote_code=False, **files.options)
-    configure(config, {}, files.name, trust_remote_code=False)
-    further = {
-        name
-        for key, values in settings.items()
-        if key.endswith(("_args", "_kwargs"))
-        for name in values or ()
-    }
-    further -= NEUTRAL
-    if files.path("adapter_config.json") is not None:
-        further.add("adapter_config.json")
-    modalities = (settings.get("modality_config") or {}).values()
-    further |= {str(modality.get("method")) for modality in modalities} - {"forward"}
-    if further:
-        raise _reject(files.name, f"a transformer with {', '.join(sorted(further))}")
-
-
-def _projector(dense: Sequence[Any], name: str) -> dict[str, Any]:
-    """Return dense layers with their activations as arguments of `SentenceEncoder`."""
-    if not dense:
-        return {}
-    layers = nn.Sequential(
-        *(layer for module in dense for layer in (module.linear, module.activation_function))
-    )
-    check_finite(layers.named_parameters(), name, "model.name")
-    layers.to("meta" if has_stand_in() else "cpu", torch.float32)
-    return {"projection": "always", "projector": layers}
-
-
-def _template(pipeline: Pipeline, tokenizer: PreTrainedTokenizerBase, prompt_name: str | None) -> str | None:
-    """Return the template of an export, or that of a prompt."""
-    if pipeline.template is not None:
-        mask = tokenizer.mask_token  # an export contains the token itself
-        return pipeline.template if mask is None else pipeline.template.replace(mask, MASK)
+def _prompt(pipeline: Pipeline, prompt_name: str | None) -> str | None:
+    """Return the template of a prompt, by default of the default one; None if there is none."""
     chosen = pipeline.default_prompt if prompt_name is None else prompt_name
     if chosen is None:
         return None
@@ -464,59 +562,6 @@ def _prompts_by_role(prompts: Mapping[str, str | None]) -> dict[Role, str]:
         if not prompts.keys().isdisjoint(names)
     }
     return found if any(found.values()) else {}
-
-
-def _roles(pipeline: Pipeline, template: str | None) -> dict[Role, str]:
-    """Return the pipeline's prompts by role; nothing if they are the template anyway."""
-    roles = dict(pipeline.roles) or _prompts_by_role(pipeline.prompts)
-    same = all(text + SLOT == (template or SLOT) for text in roles.values())
-    return {} if same or not (template or SLOT).endswith(SLOT) else roles
-
-
-def _build(
-    pipeline: Pipeline,
-    backbone: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    template: str | None,
-    given: Mapping[Any, Any],
-) -> SentenceEncoder:
-    """Build the encoder of a pipeline; ``given`` settings take precedence over it, unless they are None."""
-    stated = (pipeline.row_tokens, tokenizer.model_max_length)
-    rows = [count for count in stated if count is not None and count < UNLIMITED]
-    chosen: dict[str, Any] = {
-        "max_length": None,
-        "limit": pipeline.sentence_tokens,
-        # A limit that is given may be larger than those of the files.
-        "row_limit": min(rows, default=None) if given.get("limit") is None else None,
-        **pipeline.settings,
-    }
-    chosen |= {key: value for key, value in given.items() if value is not None}
-    return SentenceEncoder(backbone, tokenizer, template=template, **chosen)
-
-
-def _compare(
-    encoder: SentenceEncoder, expected: Mapping[Role | None, np.ndarray], roles: dict[Role, str], name: str
-) -> dict[Role, str]:
-    """Reject a pipeline whose vectors are others than those of sentence-transformers; return its roles.
-
-    Where those of a role alone are others, as where the pooling leaves the prompt out, roles are left out.
-    """
-    encoder.tells_truncation = False  # of the long text
-    tolerance = tolerance_of(encoder)
-    for role in (None, *roles):
-        vectors, theirs = encoder.encode(TEXTS, prompt=role), expected[role]
-        size = np.linalg.norm(theirs, axis=1).max()
-        if vectors.shape == theirs.shape and np.abs(vectors - theirs).max() <= tolerance * size:
-            continue
-        if role is None:
-            raise _reject(name, "something by which its vectors are others than those that are computed here")
-        log.warning(
-            "WARNING: %s: its prompts by role are left out: vectors of a %s are others here.", name, role
-        )
-        roles = {}
-        break
-    encoder.tells_truncation = True
-    return roles
 
 
 def tolerance_of(encoder: SentenceEncoder) -> float:

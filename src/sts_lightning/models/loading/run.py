@@ -5,35 +5,37 @@ from __future__ import annotations
 import copy
 import logging
 import re
-from collections.abc import Iterable, Set
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 from torch import Tensor, nn
 
 from sts_lightning.config.build import build
 from sts_lightning.config.check import check_target
-from sts_lightning.config.trust import Trust
-from sts_lightning.core.choices import Precision, TextEdit
+from sts_lightning.core.choices import Precision, Quantization, TextEdit
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.hardware import cpu_multiplies_bfloat16
-from sts_lightning.models.encoder import SentenceEncoder, freeze
-from sts_lightning.models.loading.backbone import check_finite
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading.backbone import Loader, check_finite, check_weights, load_backbone
 from sts_lightning.models.loading.hub import OWN_FILE
-from sts_lightning.runs.folder import RunFolder
+from sts_lightning.models.loading.pipeline import read_model
+from sts_lightning.runs.folder import RunFolder, Which
 
 log = logging.getLogger(__name__)
 
 
-def build_encoder(model: DictConfig, prompt: DictConfig, device: str | None = None) -> SentenceEncoder:
+def build_encoder(
+    model: DictConfig, prompt: DictConfig, device: str | None = None, loader: Loader = load_backbone
+) -> SentenceEncoder:
     """Build the encoder of a configuration; the prompt's pooling, if any, takes precedence over the model's.
 
     Args:
         model: Configuration group ``model``.
         prompt: Configuration group ``prompt``.
         device: Device that quantised weights are loaded to; by default a CUDA device if there is one.
+        loader: Function that returns backbone and tokenizer.
 
     Raises:
         ConfigError: A setting is unknown or out of range, or the model cannot be loaded.
@@ -46,7 +48,7 @@ def build_encoder(model: DictConfig, prompt: DictConfig, device: str | None = No
     if device is not None and model.get("quantization", "none") != "none":
         arguments["device"] = device
     try:
-        encoder: SentenceEncoder = build("model", model, SentenceEncoder, **arguments)
+        encoder: SentenceEncoder = build("model", model, SentenceEncoder, {"loader": loader}, **arguments)
     except ConfigError as error:
         message = str(error).removeprefix("model: ").removeprefix("model.")
         name = message.partition(" ")[0]
@@ -68,11 +70,16 @@ def with_quantization(model: DictConfig, quantization: str | None) -> DictConfig
     return changed
 
 
-def load(source: str | Path, trust: Iterable[str] = (), trust_remote_code: bool = False) -> SentenceEncoder:
+def load(
+    source: str | Path,
+    step: int | None = None,
+    trust_remote_code: bool = False,
+    quantization: Quantization | None = None,
+    device: str | None = None,
+) -> SentenceEncoder:
     """Load the encoder of a run or of a model, with its prompt and pooling, ready to encode.
 
-    A folder is data: only this project's and peft's classes are built from it, and no code that comes with it
-    or with a model is run, unless the arguments allow it.
+    A folder is data: nothing in it is executed.
 
     Example:
         >>> encoder = sts_lightning.load("runs/...")
@@ -82,27 +89,48 @@ def load(source: str | Path, trust: Iterable[str] = (), trust_remote_code: bool 
     Args:
         source: Run folder, of which the last stage counts; or a model, as `from_pipeline` reads it: an
             export, a folder of sentence-transformers, transformers or peft, or an id on the model hub.
-        trust: Dotted names of further classes, and keys of settings, that a run folder may ask for.
-        trust_remote_code: Whether to run code that comes with the run's model, or with the model.
+        step: Step of a run whose weights are loaded, one that the run kept; None for the selected ones.
+        trust_remote_code: Whether to run code that comes with the model.
+        quantization: Quantisation of the linear layers; None for that of the training.
+        device: Device that quantised weights are loaded to; by default a CUDA device if there is one.
 
     Raises:
-        CheckpointError: The folder is neither a run nor a model, or its files are broken.
+        CheckpointError: The folder is neither a finished run nor a model, or its files are broken.
         ConfigError: The model has a part without an equivalent here, or cannot be loaded.
-        UntrustedError: The folder asks for more than the arguments allow; the message names it.
     """
-    if _is_model(source):
-        from sts_lightning.models.loading.pipeline import from_pipeline
+    if not _is_model(source):
+        folder = model_folder(RunFolder(source), "best" if step is None else step)
+    elif step is None:
+        folder = Path(source)  # an id, too, which keeps its form
+    else:
+        raise ConfigError("step names kept weights of a run.", key="step")
+    try:
+        encoder, precision = read_model(str(folder), trust_remote_code, quantization, device)
+    except ValueError as error:  # all its settings are those of the model's files
+        raise CheckpointError(f"{source}: {error}", key="model.name") from error
+    place = device or ("cuda" if torch.cuda.is_available() else "cpu")  # where it is going to compute
+    return encoder.set_precision(precision or usual_precision(encoder, place)).eval()
 
-        try:
-            encoder = from_pipeline(str(source), trust_remote_code=trust_remote_code)
-        except ValueError as error:  # all its settings are those of the model's files
-            raise CheckpointError(f"{source}: {error}", key="model.name") from error
-        return encoder
-    folder = RunFolder(source).last_stage()
-    cfg = folder.load_config(Trust.of(trust, trust_remote_code), encoder_only=True)
-    encoder = load_from(folder, cfg)
-    device = "cuda" if torch.cuda.is_available() else "cpu"  # where it is going to compute
-    return encoder.set_precision(cfg.evaluation.get("precision") or usual_precision(encoder, device)).eval()
+
+def model_folder(run: RunFolder, which: Which = "best") -> Path:
+    """Return the model folder of a run; a finished run of version 0.3 gets one.
+
+    Args:
+        run: Run folder, of several stages the last one counts.
+        which: ``best`` for the selected weights, ``final`` for those of the last step, or a step.
+
+    Raises:
+        CheckpointError: There is no run, or it has no such weights (yet).
+    """
+    run = run.last_stage()
+    folder = run.model(which)
+    if not folder.is_dir() and is_of_0_3(run, which):
+        from sts_lightning.models.loading.old_runs import write_old_model  # few runs are so old
+
+        write_old_model(run, which)
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} does not exist{run.why_missing(which)}.")
+    return folder
 
 
 def usual_precision(encoder: SentenceEncoder, device: str) -> Precision:
@@ -120,6 +148,12 @@ def usual_precision(encoder: SentenceEncoder, device: str) -> Precision:
         return own
     log.info("machine: 32-true, since this CPU does not multiply the run's %s natively", own)
     return "32-true"
+
+
+def is_of_0_3(run: RunFolder, which: Which) -> bool:
+    """Return whether weights of a run are in the form of version 0.3."""
+    stored = run.checkpoint("last" if which == "final" else which)
+    return stored.is_file() and (run.finished or isinstance(which, int))
 
 
 def is_run(source: str | Path) -> bool:
@@ -142,29 +176,6 @@ def _is_model(source: str | Path) -> bool:
     return is_id and not path.parent.is_dir()
 
 
-def load_from(
-    run: RunFolder, cfg: DictConfig, device: str | None = None, step: int | None = None
-) -> SentenceEncoder:
-    """Load the encoder of a run from its configuration or a variant of it, in the model's precision.
-
-    Args:
-        run: Run folder.
-        cfg: Configuration of the run, possibly with another quantisation.
-        device: Device that quantised weights are loaded to.
-        step: Step whose weights are loaded, one that the run kept; by default those of the best dev score.
-
-    Raises:
-        CheckpointError: The run's files are missing, broken or do not fit.
-    """
-    frozen = OmegaConf.select(cfg, "optim.freeze", default="none")  # lost: absent weights are errors
-    encoder = freeze(build_encoder(cfg.model, cfg.prompt, device), frozen)
-    which: Literal["best"] | int = "best" if step is None else step
-    load_part(encoder, "encoder.", run.read_checkpoint(which), run.checkpoint(which))
-    return set_evaluation_text(
-        encoder, cfg.evaluation.get("text_edit", "none"), cfg.evaluation.get("max_length")
-    )
-
-
 def set_evaluation_text(
     encoder: SentenceEncoder, text_edit: TextEdit, max_length: int | None, key: str = "evaluation.max_length"
 ) -> SentenceEncoder:
@@ -179,18 +190,17 @@ def set_evaluation_text(
     Raises:
         ConfigError: The model has no positions for so many tokens, or its pipeline has another edit.
     """
-    if encoder.text_edit not in ("none", text_edit):
+    known = encoder.config.text_edit
+    if known not in ("none", text_edit):
         raise ConfigError(
             f"text_edit={text_edit} contradicts the pipeline of the model, which edits sentences.",
             key=key.replace("max_length", "text_edit"),
-            hint=f"Set it to {encoder.text_edit}.",
+            hint=f"Set it to {known}.",
         )
-    encoder.text_edit = text_edit
     try:
-        encoder.tokenizer.set_evaluation_length(max_length)
+        return encoder.set_evaluation(text_edit, max_length)
     except ValueError as error:
         raise ConfigError(str(error).replace("max_length", key, 1), key=key) from error
-    return encoder
 
 
 def load_best(run: RunFolder, encoder: SentenceEncoder) -> int:
@@ -243,27 +253,3 @@ def part_of(part: nn.Module, prefix: str, checkpoint: dict[str, Any], path: Path
     frozen = {name for name, parameter in part.named_parameters() if not parameter.requires_grad}
     check_weights(expected, weights, str(path), required=expected.keys() - frozen)
     return weights
-
-
-def check_weights(
-    expected: dict[str, Tensor], loaded: dict[str, Tensor], source: str, required: Set[str] | None = None
-) -> None:
-    """Check that ``loaded`` has the names and shapes of ``expected``.
-
-    Args:
-        expected: Weights of the model.
-        loaded: Weights of a checkpoint.
-        source: Origin of the loaded weights, for the message.
-        required: Names that must be present; by default all of ``expected``.
-
-    Raises:
-        CheckpointError: A name is absent or unknown, or a shape differs.
-    """
-    required = expected.keys() if required is None else required
-    wrong = sorted((required - loaded.keys()) | (loaded.keys() - expected.keys()))
-    wrong += [name for name in expected.keys() & loaded.keys() if expected[name].shape != loaded[name].shape]
-    if wrong:
-        raise CheckpointError(
-            f"{source} does not belong to this model: {len(wrong)} of {len(expected)} weights differ in name "
-            f"or shape (for example {wrong[0]})."
-        )

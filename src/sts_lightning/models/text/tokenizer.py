@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -13,18 +13,12 @@ import torch
 from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from sts_lightning.core.choices import Denoise, Role, TextEdit
+from sts_lightning.core.choices import Role, TextEdit
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.text import check_choice
 from sts_lightning.models.compute.inference import to_device
-from sts_lightning.models.text.template import (
-    SLOT,
-    edit,
-    fill_mask,
-    role_template,
-    truncate_rows,
-    truncate_texts,
-)
+from sts_lightning.models.encoding import EncodingConfig
+from sts_lightning.models.text.template import SLOT, edit, fill_mask, truncate_rows, truncate_texts
 
 _LOCK = threading.Lock()
 """Whether and where a tokenizer truncates is a state of it: one thread at a time calls it."""
@@ -187,13 +181,8 @@ class SentenceTokenizer:
 
     Args:
         tokenizer: Fast tokenizer with a pad token.
-        max_length: Maximum number of tokens of a sentence; None for `TRAINING_TOKENS`.
-        template: Text with the slot ``{sentence}`` and optionally ``{mask}``, or None.
-        view_templates: Template of each view in training; by default ``template`` for all.
-        denoise: Vector that is subtracted in training.
+        config: Templates, prompts and lengths.
         position_offset: Position of a row's first token, 0 except for models of RoBERTa's family.
-        query: Prefix of queries; empty for the bare sentence, None for ``template``.
-        document: Prefix of the texts that answer them, likewise.
 
     Attributes:
         roles: Template by role, of the roles that have one of their own.
@@ -210,15 +199,7 @@ class SentenceTokenizer:
     """
 
     def __init__(
-        self,
-        tokenizer: PreTrainedTokenizerBase,
-        max_length: int | None,
-        template: str | None = None,
-        view_templates: Sequence[str] | None = None,
-        denoise: Denoise = "none",
-        position_offset: int = 0,
-        query: str | None = None,
-        document: str | None = None,
+        self, tokenizer: PreTrainedTokenizerBase, config: EncodingConfig, position_offset: int = 0
     ) -> None:
         if not tokenizer.is_fast:
             raise ConfigError(
@@ -231,40 +212,22 @@ class SentenceTokenizer:
                     "choose another model."
                 )
             tokenizer.pad_token = tokenizer.eos_token
-        check_choice("denoise", denoise, Denoise)
-        if denoise != "none" and template is None:
-            raise ValueError(f"denoise {denoise!r} needs a template.")
-        if view_templates is not None and template is None:
-            raise ValueError("view_templates need a template too, for evaluation.")
-        prompts: dict[Role, str | None] = {"query": query, "document": document}
-        # Without a template the bare sentence is what a role without a prompt has.
-        self.roles: dict[Role, str] = {
-            role: role_template(role, text)
-            for role, text in prompts.items()
-            if text is not None and (template is not None or text not in ("", SLOT))
-        }
-        for role in list(self.roles)[:1]:
-            excluded = {
-                f"denoise {denoise!r}": denoise != "none",
-                "view_templates": view_templates is not None,
-                "a template with text after the sentence": not (template or SLOT).endswith(SLOT),
-            }
-            for what in (name for name, is_set in excluded.items() if is_set):
-                raise ValueError(f"{role} is a prompt by role, which does not go with {what}.")
+        self.config = config
+        self.roles: Mapping[str, str] = config.roles
         tokenizer.truncation_side = "right"
         self.tokenizer = tokenizer
         # Without a template a row holds what the tokenizer adds by itself, and one token of the sentence.
-        bare = template is None and not self.roles
+        bare = config.template is None and not self.roles
         self.least = 3 if not bare else max(3, tokenizer.num_special_tokens_to_add() + 1)
-        self.max_length = self._checked(TRAINING_TOKENS if max_length is None else max_length)
+        self.max_length = self._checked(TRAINING_TOKENS if config.max_length is None else config.max_length)
         self.evaluation_length: int | None = self.max_length
         self.fits: int | None = None
         self.limit: int | None = None
         self.later: list[int] | None = None
-        self.template = None if template is None else fill_mask(tokenizer, "template", template)
-        filled = [fill_mask(tokenizer, "view_templates", text) for text in view_templates or ()]
+        text = config.template
+        self.template = None if text is None else fill_mask(tokenizer, "template", text)
+        filled = [fill_mask(tokenizer, "view_templates", text) for text in config.view_templates or ()]
         self.view_templates = filled or None
-        self.denoise: Denoise = denoise
         self.position_offset = position_offset
 
     def share_rows(self) -> None:
@@ -288,16 +251,23 @@ class SentenceTokenizer:
         """Return the number of rows of an example with so many views in training."""
         return num_views if self.later is None else 1
 
-    def follow_limit(self) -> None:
-        """Truncate at the model's limit, but at most at `TRAINING_TOKENS` in training.
+    def set_fits(self, fits: int | None) -> None:
+        """Set for how many tokens of a sentence the model has positions, and with it the lengths.
 
         Raises:
-            ValueError: The limit leaves no room for a sentence.
+            ValueError: The model's limit leaves no room for a sentence.
         """
-        self.max_length = self._checked(
-            min(TRAINING_TOKENS, TRAINING_TOKENS if self.limit is None else self.limit)
-        )
-        self.evaluation_length = self.limit
+        config, self.fits = self.config, fits
+        of_row = None if config.row_limit is None else config.row_limit - self.added
+        known = (config.limit, fits, of_row)
+        self.limit = min((count for count in known if count is not None), default=None)
+        if config.max_length is None:
+            self.max_length = self._checked(
+                min(TRAINING_TOKENS, TRAINING_TOKENS if self.limit is None else self.limit)
+            )
+            self.evaluation_length = self.limit
+        if config.evaluation_length != "training":
+            self.set_evaluation_length(config.evaluation_length)
 
     def set_evaluation_length(self, max_length: int | None) -> None:
         """Set the number of tokens after which evaluation truncates a sentence, by default that of training.
@@ -517,7 +487,7 @@ class SentenceTokenizer:
             self._ids(sentences, template, self.max_length, augment)[0]
             for sentences, template, augment in zip(views, templates, augmentations, strict=True)
         ]
-        batch = self._chunk(ids, templates, chunk_tokens, self.denoise != "none")
+        batch = self._chunk(ids, templates, chunk_tokens, self.config.denoise != "none")
         for rows in batch.chunks if later is not None else ():
             rows["view_at"] = rows["attention_mask"].sum(dim=1, keepdim=True) - 1 - torch.tensor(later)
         return batch
@@ -570,10 +540,10 @@ class SentenceTokenizer:
                 length = len(row) - len(prefix) - len(suffix)
                 if (template, length) not in bare:
                     bare[template, length] = len(bare)
-                    filling = [self.tokenizer.pad_token_id] * length if self.denoise == "pad" else []
+                    filling = [self.tokenizer.pad_token_id] * length if self.config.denoise == "pad" else []
                     texts.append([*prefix, *filling, *suffix])
                     mask_at += self._mask_at(template, texts[-1:])
-                    gap = length if self.denoise == "shift" else 0
+                    gap = length if self.config.denoise == "shift" else 0
                     index = np.arange(len(texts[-1]))
                     positions.append((index + gap * (index >= len(prefix)) + self.position_offset).tolist())
                 baseline.append(bare[template, length])

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.text.tokenizer import TokenizedBatch
@@ -57,12 +56,10 @@ class AuxiliaryModel(nn.Module, ABC):
         provides: Name of the argument of the loss.
         extra_views: Number of further embeddings with gradient for each example; the search for a micro batch
             reserves memory for them.
-        trust: The user's word on what run folders that the auxiliary model reads may ask for.
     """
 
     provides: str
     extra_views: int = 0
-    trust: Trust = NOTHING
 
     def connect(self, encoder: SentenceEncoder) -> None:
         """Create what depends on the encoder, before training; its weights are those at the start.

@@ -91,7 +91,7 @@ class MaskedLanguageModel(AuxiliaryModel):
             raise ValueError(
                 f"a masked language model needs a model like BERT, not {type(backbone).__name__}."
             )
-        if encoder.pooling != "cls" or encoder.layer != -1 or encoder.tokenizer.denoise != "none":
+        if encoder.config.pooling != "cls" or encoder.config.layer != -1 or encoder.config.denoise != "none":
             raise ValueError(
                 "a masked language model needs pooling: cls of the last layer, without denoising."
             )

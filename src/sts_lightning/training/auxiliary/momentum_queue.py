@@ -60,7 +60,7 @@ class MomentumQueue(AuxiliaryModel):
 
     def connect(self, encoder: SentenceEncoder) -> None:
         """Copy the encoder."""
-        if encoder.projection == "batch_norm":
+        if encoder.config.projection == "batch_norm":
             raise ValueError("a copy with model.projection=batch_norm would have no statistics.")
         if self.official and not all(parameter.requires_grad for parameter in encoder.backbone.parameters()):
             raise ValueError("official starts the copy from random weights, so all weights have to train.")

@@ -119,11 +119,10 @@ class Teacher(AuxiliaryModel):
             return StoredVectors(Path(source))
         changed = self.pooling is not None or self.max_length is not None
         if changed and not is_run(source):
-            code = self.trust.remote_code
-            encoder = from_pipeline(source, self.pooling, self.max_length, trust_remote_code=code).eval()
-            encoder.tokenizer.set_evaluation_length(self.max_length)
+            encoder = from_pipeline(source, pooling=self.pooling, max_length=self.max_length).eval()
+            encoder.set_evaluation(max_length=self.max_length)
         else:
-            encoder = load(source, self.trust.names, self.trust.remote_code)
+            encoder = load(source)
         if self.precision is not None:
             encoder.set_precision(self.precision)
         return encoder.requires_grad_(False)

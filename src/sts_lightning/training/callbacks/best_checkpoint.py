@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
+from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint, WeightAveraging
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
 from sts_lightning.core.files import replacing
+from sts_lightning.models.loading.folder import write_model
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import save_dev
 
@@ -75,33 +76,39 @@ class BestCheckpoint(ModelCheckpoint):
 
 
 class KeptWeights(Checkpoint):
-    """Saves the trained parameters before training and at regular intervals, and keeps all of them.
+    """Writes a model folder before training and at regular intervals, and keeps all of them.
 
     Args:
         run: The run folder.
         every: Steps between the weights that are kept, at least 1.
-        weights_only: Whether the state of the optimiser is left out.
     """
 
-    def __init__(self, run: RunFolder, every: int, weights_only: bool = True) -> None:
+    def __init__(self, run: RunFolder, every: int) -> None:
         self.run = run
         self.every = every
-        self.weights_only = weights_only
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Keep the untrained weights."""
         if trainer.global_step == 0:
-            self._keep(trainer)
+            self._keep(trainer, pl_module)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Keep the weights of a step that is due."""
         if trainer.global_step % self.every == 0:
-            self._keep(trainer)
+            self._keep(trainer, pl_module)
 
-    def _keep(self, trainer: pl.Trainer) -> None:
-        trainer.save_checkpoint(self.run.checkpoint(trainer.global_step), weights_only=self.weights_only)
+    def _keep(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        averages = [each for each in trainer.callbacks if isinstance(each, WeightAveraging)]  # type: ignore[attr-defined]
+        for average in averages:  # the dev scores are those of the averaged weights
+            average._swap_models(pl_module)
+        step = trainer.global_step
+        module: Any = pl_module
+        if trainer.is_global_zero:
+            write_model(module.encoder, self.run.model(step), module.loss.state_dict(), step)
+        for average in averages:
+            average._swap_models(pl_module)
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):

@@ -1,4 +1,4 @@
-"""Templates as a part of an exported tokenizer, which every library then puts around each sentence."""
+"""Files of a tokenizer, with the template as a part, which every library then puts around each sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.export.merged import UNLIMITED
 from sts_lightning.models.text.template import BARE
 from sts_lightning.models.text.tokenizer import SentenceTokenizer
 
@@ -22,6 +21,21 @@ MIDDLES = (
 )
 ENDS = ("", " ", "\n", ".", "?", "!", ",", ":", '"', "'", ")", "...", "%", "s", "'s", ' ."', "0", "é", "🙂")
 """Starts, middles and ends of the sentences that are compared: what a tokenizer may join with a template."""
+
+
+UNLIMITED = int(1e30)
+"""``model_max_length`` of transformers' tokenizers without a limit."""
+
+
+def save_tokenizer(rows: SentenceTokenizer, folder: Path) -> None:
+    """Write a tokenizer without the template, with the number of the model's positions as its limit.
+
+    The limit of the base model's tokenizer would truncate the end of a template.
+    """
+    tokenizer = rows.tokenizer
+    tokenizer.chat_template = None  # with one, sentence-transformers 6 takes sentences for messages
+    tokenizer.model_max_length = UNLIMITED if rows.fits is None else rows.fits + rows.added
+    tokenizer.save_pretrained(folder)
 
 
 def save_with_template(rows: SentenceTokenizer, folder: Path) -> None:
@@ -41,6 +55,7 @@ def save_with_template(rows: SentenceTokenizer, folder: Path) -> None:
     """
     # With prompts by role a text has its prompt already.
     tokenizer, template, length = rows.tokenizer, None if rows.roles else rows.template, rows.row_tokens
+    tokenizer.chat_template = None  # as in `save_tokenizer`
     tokenizer.save_pretrained(folder)
     file, settings_file = folder / "tokenizer.json", folder / "tokenizer_config.json"
     content, settings = (json.loads(path.read_text("utf-8")) for path in (file, settings_file))
