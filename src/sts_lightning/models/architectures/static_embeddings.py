@@ -67,14 +67,22 @@ class StaticModel(PreTrainedModel):
         )
 
 
-def static_backbone(embedding: Any) -> tuple[StaticModel, PreTrainedTokenizerFast]:
-    """Return the table and the tokenizer of a `StaticEmbedding` of sentence-transformers."""
-    tokenizer = Tokenizer.from_str(embedding.tokenizer.to_str())
-    tokenizer.post_processor = None  # the library adds no special tokens
-    table = embedding.embedding.weight.detach().float()
+def static_backbone(table: Tensor, file: Path) -> tuple[StaticModel, PreTrainedTokenizerFast]:
+    """Return the model of a table, (N, D), and the tokenizer of a file in the format of ``tokenizers``.
+
+    Raises:
+        ValueError: The tokenizer has a token without a row.
+    """
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.post_processor = None  # neither sentence-transformers nor model2vec adds special tokens
     missing = len(table) - tokenizer.get_vocab_size()  # so that padding has the id after the last row
+    if missing < 0:
+        raise ValueError(f"tokenizer.json has {-missing} tokens more than the table has rows")
     tokenizer.add_tokens([f"<|unused{number}|>" for number in range(missing)])
-    return StaticModel.of(table), PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PADDING)
+    limit = (tokenizer.truncation or {}).get("max_length")
+    return StaticModel.of(table), PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token=PADDING, model_max_length=limit
+    )
 
 
 def glove(path: str, **settings: Unpack[EncoderSettings]) -> SentenceEncoder:

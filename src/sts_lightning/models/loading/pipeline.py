@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
-import numpy as np
 import torch
 from pydantic import BaseModel, Field, ValidationError
-from torch import nn
-from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.core.choices import Quantization, Role, TextEdit
-from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.core.hardware import local_gpu
-from sts_lightning.models.compute.inference import is_out_of_memory
+from sts_lightning.core.errors import CheckpointError, ConfigError
+from sts_lightning.core.files import as_type
 from sts_lightning.models.encoder import FurtherSettings, SentenceEncoder, load_model
 from sts_lightning.models.loading.backbone import (
-    NAMES,
     DtypeName,
     Loaded,
     check_finite,
-    configure,
-    dtype_of,
     explain,
     has_stand_in,
     is_causal,
-    never_repack,
-    quantised_loading,
-    restrain_library,
 )
 from sts_lightning.models.loading.hub import OWN_FILE, POOLINGS, ModelFiles
 from sts_lightning.models.pooling import Pooling, Projection
@@ -50,11 +45,68 @@ ORDER = r"(Transformer,Pooling,|StaticEmbedding,)(Dense,)*(Normalize,)?"
 EXPORTED = "template_transformer.TemplateTransformer"
 """Module of this project's exports that need code. It is described by `OWN_FILE`, and not run."""
 
-NEUTRAL = {"torch_dtype", "dtype", "attn_implementation", "trust_remote_code", "add_pooling_layer"}
+MODES = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+"""Modes of a pooling as older files name them, each after ``pooling_mode_`` with whether it is used."""
+
+Neutral = Literal["torch_dtype", "dtype", "attn_implementation", "trust_remote_code", "add_pooling_layer"]
 """Arguments of loading in a transformer's settings that change no vector, and load no code, here."""
 
-TEXTS = ["A Dog runs: it's in the PARK.", "Someone plays an old guitar while two men sit on a bench. " * 25]
-"""Texts of the comparison with sentence-transformers: capitals, punctuation, and more than 256 tokens."""
+Method = dict[Literal["method", "method_output_name"], Literal["forward", "last_hidden_state"]]
+
+TRANSFORMER: dict[str, Any] = {
+    "max_seq_length": int | None,
+    "do_lower_case": bool,
+    "transformer_task": Literal["feature-extraction"],
+    "modality_config": dict[Literal["text"], Method],  # "message" would be the template of a chat
+    "module_output_name": Literal["token_embeddings"],
+    "unpad_inputs": bool | None,  # how rows are put together, not what they are
+    **dict.fromkeys(("query_length", "document_length", "query_expansion", "tokenizer_name_or_path"), None),
+    **{
+        f"{of}_{arguments}": dict[Neutral, Any]
+        for of in ("model", "tokenizer", "processor", "config")
+        for arguments in ("args", "kwargs")
+    },
+}
+POOLING: dict[str, Any] = {
+    "embedding_dimension": int,
+    "word_embedding_dimension": int,
+    "pooling_mode": str | list[str],
+    "include_prompt": bool,
+    **{f"pooling_mode_{mode}": bool for mode in MODES},
+}
+NORMALIZE: dict[str, Any] = {
+    "module_input_name": Literal["sentence_embedding"],
+    "module_output_name": Literal["sentence_embedding"] | None,
+}
+DENSE: dict[str, Any] = NORMALIZE | {
+    "in_features": int,
+    "out_features": int,
+    "bias": bool,
+    "activation_function": str,
+    "use_residual": Literal[False],
+}
+MODEL: dict[str, Any] = {
+    "__version__": Any,
+    "requirements": Any,
+    "model_type": Literal["SentenceTransformer"],
+    "prompts": dict[str, str | None],
+    "default_prompt_name": str | None,
+    "similarity_fn_name": str | None,
+    "truncate_dim": int | None,
+}
+"""Keys of the settings of each module and of the whole, with the values that have an equivalent here."""
+
+OLD_NAMES = ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+"""Models with a name of their own for sentence_bert_config.json in older files."""
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    layer.__name__: layer
+    for layer in (nn.Tanh, nn.Identity, nn.ReLU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.LeakyReLU, nn.ELU)
+}
+"""Activations of dense layers by name; the library makes each without arguments."""
+
+ENCODERS = ("m2m_100",)
+"""Types of encoder-decoders, besides T5's, of which sentence-transformers runs the encoder too."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +124,9 @@ class Pipeline:
         roles: Prefix by role, of this project's exports.
         text_edit: Edit of each sentence.
         static: Table of static embeddings with its tokenizer, in place of a transformer.
-        expected: Vectors of `TEXTS` by sentence-transformers, without a role and by role.
+        transformer: Folder or hub id of the transformer of a folder of sentence-transformers.
+        lower_case: Whether the pipeline lowers texts.
+        pools_prompt: Whether the pooling reads the tokens of a prompt.
     """
 
     source: str
@@ -85,7 +139,9 @@ class Pipeline:
     roles: Mapping[Role, str] = field(default_factory=dict)
     text_edit: TextEdit = "none"
     static: Loaded | None = None
-    expected: Mapping[Role | None, np.ndarray] = field(default_factory=dict)
+    transformer: str | None = None
+    lower_case: bool = False
+    pools_prompt: bool = True
 
 
 def from_pipeline(
@@ -108,10 +164,10 @@ def from_pipeline(
 ) -> SentenceEncoder:
     """Load a model with its pipeline, as a folder of sentence-transformers or of an export describes it.
 
-    sentence-transformers reads its folders, static embeddings included; its vectors of two texts must be
-    those of the encoder, so that a folder with anything that has no equivalent here is rejected. Each setting
-    that is given takes precedence over the pipeline. A model without such files gets mean pooling, or the
-    last token if its attention layers state that they are causal (those of Bloom, XGLM and Mamba do not).
+    A module of a folder, or a key of its settings, that is not known to have an equivalent here is rejected
+    by name. Each setting that is given takes precedence over the pipeline. A model without such files gets
+    mean pooling, or the last token if its attention layers state that they are causal (those of Bloom, XGLM
+    and Mamba do not).
 
     Args:
         name: Local folder, also that of an adapter, or id on the model hub, optionally with ``@commit``.
@@ -133,22 +189,22 @@ def from_pipeline(
         **settings: Further settings of `SentenceEncoder`.
 
     Raises:
-        ConfigError: The pipeline has a part without an equivalent here, a setting contradicts it, the model
-            cannot be loaded, or sentence-transformers is needed and not installed.
+        ConfigError: The pipeline has a part without an equivalent here, a setting contradicts it, or the
+            model cannot be loaded.
         CheckpointError: The model's files are broken.
     """
     files = ModelFiles(name)
-    pipeline = _read(files, prompt_name, config or {}, trust_remote_code, dtype, quantization, device)
-    # The library's copy of the weights is gone by now. They are read again, since the library does not reject
-    # missing or broken ones, and reads no adapter here.
+    pipeline = _read(files)
     backbone, tokenizer = pipeline.static or load_model(
-        name,
+        pipeline.transformer or name,
         config=config,
         trust_remote_code=trust_remote_code,
         dtype=dtype,
         quantization=quantization,
         device=device,
     )
+    if pipeline.transformer is not None:
+        _check_transformer(pipeline, backbone, tokenizer, name)
     if pipeline.source == name and is_causal(backbone):  # nothing describes its pipeline
         pipeline.settings["pooling"] = "last_token"
     if prompt_name is not None and (template or pipeline.template) is not None:
@@ -164,10 +220,12 @@ def from_pipeline(
         )
     default = _template(pipeline, tokenizer, prompt_name)
     roles = _roles(pipeline, default)
-    if pipeline.expected:
-        roles = _compare(
-            _build(pipeline, backbone, tokenizer, default, roles), pipeline.expected, roles, name
-        )
+    if not pipeline.pools_prompt:
+        if default is not None:
+            raise _reject(name, "a pooling with include_prompt=false, which leaves its prompt out,")
+        if roles:
+            log.warning("WARNING: %s: its prompts by role are left out, as its pooling does.", name)
+        roles = {}
     if template is None:
         template = default
     # Where another setting excludes prompts by role, the pipeline's are left out.
@@ -202,10 +260,10 @@ def _reject(name: str, what: str) -> ConfigError:
     )
 
 
-def _read(files: ModelFiles, prompt_name: str | None, *loading: Any) -> Pipeline:
+def _read(files: ModelFiles) -> Pipeline:
     """Read the pipeline of a model; its source is the model's name if nothing describes one."""
     if Path(files.source).is_dir() and not Path(files.name).is_dir():
-        # The packaged copy, all-MiniLM-L6-v2, needs no further library.
+        # The packaged copy, all-MiniLM-L6-v2.
         return Pipeline(f"{files.name} (the packaged copy)", {"normalize": True}, row_tokens=256)
     entries, exported = files.json("modules.json", list), files.json(OWN_FILE, dict)
     try:
@@ -215,22 +273,13 @@ def _read(files: ModelFiles, prompt_name: str | None, *loading: Any) -> Pipeline
     dense = [path for name, path in modules if name.endswith(".Dense")]
     if exported and (not modules or modules[0][0] == EXPORTED or _has_text(exported)):
         return _of_export(files, exported, dense)
-    if not modules and files.json("config.json", dict).get("model_type") != "model2vec":
+    if modules:
+        return _of_sentence_transformers(files, modules)
+    settings = files.json("config.json", dict)
+    if settings.get("model_type") != "model2vec":
         return Pipeline(files.name)
-    if has_stand_in():
-        log.warning("%s: the plan leaves out its prompt, its dense layers and its length.", files.name)
-        return Pipeline(f"{files.name} (transformer)", prompts={prompt_name or "": None})
-    names = "".join(f"{name.rpartition('.')[2]}," for name, _ in modules)
-    ours = all(name.startswith("sentence_transformers.") for name, _ in modules)
-    at_top = not (names.startswith("Transformer") and modules[0][1])  # as its checked settings
-    if modules and not (ours and at_top and re.fullmatch(ORDER, names)):
-        raise _reject(files.name, f"the modules {', '.join(f'{name} in {path!r}' for name, path in modules)}")
-    for path in dense:
-        activation = files.json(f"{path}/config.json", dict).get("activation_function", "torch.nn.")
-        if not str(activation).startswith("torch.nn."):  # the library would put tanh in its place
-            raise _reject(files.name, f"the activation {activation} in {path}")
-    first = modules[0][0] if modules else None
-    return _of_sentence_transformers(files, first, prompt_name, *loading)
+    normalize = bool(settings.get("normalize"))
+    return Pipeline(f"{files.name}: model2vec", {"normalize": normalize}, static=_static(files, ""))
 
 
 def _has_text(exported: Mapping[str, Any]) -> bool:
@@ -255,34 +304,6 @@ class Exported(BaseModel, strict=True):
     text_edit: TextEdit = "none"
 
 
-def _library(files: ModelFiles) -> tuple[Any, Any]:
-    """Return the model class of sentence-transformers, and the namespace of its modules."""
-    try:
-        from sentence_transformers import SentenceTransformer
-        from sentence_transformers.sentence_transformer import modules
-    except ImportError as error:
-        raise ConfigError(
-            f"{files.name} is a folder of sentence-transformers, which is needed to read it.",
-            key="model.name",
-            hint="pip install 'sts-lightning[st]'",
-        ) from error
-    return SentenceTransformer, modules
-
-
-@contextmanager
-def _reading(files: ModelFiles) -> Iterator[None]:
-    """Explain the library's errors, and keep a run's random numbers from those that it draws."""
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    except UserError:
-        raise
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise
-        raise explain(files.name, error) from error
-
-
 def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]) -> Pipeline:
     """Read the settings of a model or adapter that this project exported; ``dense`` are folders of layers."""
     try:
@@ -300,11 +321,6 @@ def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]
             key="model.name",
             hint="Export the run with --format sentence-transformers, or use the run itself.",
         )
-    with _reading(files):
-        layers = _projector(
-            [_library(files)[1].Dense.load(files.source, subfolder=path, **files.options) for path in dense],
-            files.name,
-        )
     taken = {"pooling", "normalize", "truncate_dim", "layer", "bidirectional_layers"}
     given = exported.model_dump(include=taken)
     counted: dict[str, Any] = {
@@ -313,7 +329,7 @@ def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]
     named: list[tuple[Role, str | None]] = [("query", exported.query), ("document", exported.document)]
     return Pipeline(
         f"{files.name}: {OWN_FILE}",
-        given | layers,
+        given | _projector(files, dense),
         template=exported.template,
         roles={role: text for role, text in named if text is not None},
         text_edit=exported.text_edit,
@@ -321,114 +337,159 @@ def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]
     )
 
 
-def _of_sentence_transformers(
-    files: ModelFiles,
-    first: str | None,
-    prompt_name: str | None,
-    config: dict[str, Any],
-    trust_remote_code: bool,
-    dtype: DtypeName,
-    quantization: Quantization,
-    device: str | None,
-) -> Pipeline:
-    """Let the library load a model, and take over its modules; ``first`` is the class of the first module."""
-    load, library = _library(files)
-    quantised = quantised_loading(quantization, dtype, device)
-    # In float32 on the host, a decoder of 7B would take 28 GB. A large one stays as it is going to be used.
-    large = first is not None and "Transformer" in first and bool(quantised or dtype_of(dtype).itemsize < 4)
-    gpu = local_gpu() if large and torch.cuda.is_available() else "cpu"
-    place = torch.device(quantised["device_map"][""] if quantised else gpu)
-    restrain_library()
-    logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
-    options = {"local_files_only": Path(files.source).is_dir(), **files.options}
-    with _reading(files):
-        if first is not None:
-            if not trust_remote_code and "Transformer" in first:
-                _check_loading(files, library.Transformer.load_config(files.source, **options))
-            loading = {
-                "use_safetensors": None,  # as in `load_backbone`
-                "weights_only": True,
-                "dtype": dtype_of(dtype),
-                "attn_implementation": "eager",  # takes precedence over a kernel that the files name
-                **quantised,
-            }
-            model = load(
-                files.source,
-                device=None if quantised else str(place),
-                trust_remote_code=trust_remote_code,
-                model_kwargs=loading,
-                config_kwargs={key: value for key, value in config.items() if key not in NAMES},
-                **options,
-            )
-        else:  # model2vec's format
-            normal = [library.Normalize()] if files.json("config.json", dict).get("normalize") else []
-            model = load(modules=[library.StaticEmbedding.load(files.source, **options), *normal])
-        prompts = model.prompts
-        known = prompt_name is None or prompt_name in prompts  # an unknown one is rejected later
-        if not large:
-            model.float()
-        never_repack(model)
-        expected: dict[Role | None, np.ndarray] = {}
-        if known:
-            expected[None] = model.encode(TEXTS, prompt_name=prompt_name)
-            for role, text in _prompts_by_role(prompts).items():
-                expected[role] = model.encode(TEXTS, prompt=text)
-    modules: list[Any] = list(model)
-    pooling = next((module.pooling_mode for module in modules if isinstance(module, library.Pooling)), "mean")
-    static = None
-    if isinstance(modules[0], library.StaticEmbedding):
-        from sts_lightning.models.architectures.static_embeddings import static_backbone
+def _at(folder: str, file: str) -> str:
+    return f"{folder}/{file}" if folder else file
 
-        static = static_backbone(modules[0])
-    settings = {
-        "pooling": POOLINGS.get(pooling, "mean"),  # of another mode, the vectors are compared in vain
-        "normalize": isinstance(modules[-1], library.Normalize),
-        "truncate_dim": model.truncate_dim,
-    }
-    similarity = str(model.similarity_fn_name)
-    if similarity != "cosine" and not (similarity == "dot" and settings["normalize"]):  # at length 1 the same
+
+def _settings(files: ModelFiles, file: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in a file, none if it is absent; what has no equivalent here is named."""
+    settings = files.json(file, dict)
+    for key, value in settings.items():
+        try:
+            as_type(value, known[key])
+        except (KeyError, ValueError) as error:
+            raise _reject(files.name, f"{key}={json.dumps(value)[:80]} in {file}") from error
+    return settings
+
+
+def _of_sentence_transformers(files: ModelFiles, modules: Sequence[tuple[str, str]]) -> Pipeline:
+    """Read a folder of sentence-transformers, given the class and the folder of each module."""
+    names = "".join(f"{name.rpartition('.')[2]}," for name, _ in modules)
+    library = all(name.startswith("sentence_transformers.") for name, _ in modules)
+    if not library or not re.fullmatch(ORDER, names):
+        raise _reject(files.name, f"the modules {', '.join(f'{name} in {path!r}' for name, path in modules)}")
+    folders = [("" if path == "." else path) for _, path in modules]
+    model = _settings(files, "config_sentence_transformers.json", MODEL)
+    normalize = names.endswith("Normalize,")
+    if normalize and folders[-1]:  # some files name the folder that has the transformer's settings
+        _settings(files, _at(folders[-1], "config.json"), NORMALIZE)
+    settings = {"normalize": normalize, "truncate_dim": model.get("truncate_dim")}
+    settings |= _projector(files, [path for name, path in modules if name.endswith(".Dense")])
+    further: dict[str, Any]
+    if names.startswith("StaticEmbedding"):
+        further = {"static": _static(files, folders[0])}
+    else:
+        further = _transformer(files, folders[0])
+        settings["pooling"], further["pools_prompt"] = _pooling(files, folders[1])
+    similarity = model.get("similarity_fn_name") or "cosine"
+    if similarity != "cosine" and not (similarity == "dot" and normalize):  # at length 1 the same
         log.warning("%s: trained for similarity %r; scores here are cosines.", files.name, similarity)
     return Pipeline(
-        source=f"{files.name}: modules.json",
-        settings=settings
-        | _projector([module for module in modules if isinstance(module, library.Dense)], files.name),
-        row_tokens=None if static is not None else model.max_seq_length,
-        prompts=prompts,
-        default_prompt=model.default_prompt_name,
-        static=static,
-        expected=expected,
+        f"{files.name}: modules.json",
+        settings,
+        prompts=model.get("prompts", {}),
+        default_prompt=model.get("default_prompt_name"),
+        **further,
     )
 
 
-def _check_loading(files: ModelFiles, settings: dict[str, Any]) -> None:
-    """Reject a transformer for which the library would load or call more than weights, by its settings."""
-    config = AutoConfig.from_pretrained(files.source, trust_remote_code=False, **files.options)
-    configure(config, {}, files.name, trust_remote_code=False)
-    further = {
-        name
-        for key, values in settings.items()
-        if key.endswith(("_args", "_kwargs"))
-        for name in values or ()
+def _transformer(files: ModelFiles, folder: str) -> dict[str, Any]:
+    """Return what the settings of a transformer say, as attributes of a `Pipeline`."""
+    if folder and not Path(files.source).is_dir():
+        raise _reject(files.name, f"its transformer in the folder {folder!r} of a hub repository")
+    if files.path(_at(folder, "adapter_config.json")) is not None:
+        raise _reject(files.name, "a transformer with adapter_config.json")
+    named = (_at(folder, f"sentence_{name}_config.json") for name in ("bert", *OLD_NAMES))
+    settings = next(filter(None, (_settings(files, file, TRANSFORMER) for file in named)), {})
+    return {
+        "transformer": str(Path(files.source) / folder) if folder else files.name,
+        "row_tokens": settings.get("max_seq_length"),
+        "lower_case": settings.get("do_lower_case", False),
     }
-    further -= NEUTRAL
-    if files.path("adapter_config.json") is not None:
-        further.add("adapter_config.json")
-    modalities = (settings.get("modality_config") or {}).values()
-    further |= {str(modality.get("method")) for modality in modalities} - {"forward"}
-    if further:
-        raise _reject(files.name, f"a transformer with {', '.join(sorted(further))}")
 
 
-def _projector(dense: Sequence[Any], name: str) -> dict[str, Any]:
-    """Return dense layers with their activations as arguments of `SentenceEncoder`."""
-    if not dense:
+def _pooling(files: ModelFiles, folder: str) -> tuple[Pooling, bool]:
+    """Return the pooling that a module's settings state, and whether it reads a prompt."""
+    settings = _settings(files, _at(folder, "config.json"), POOLING)
+    if not settings:
+        raise CheckpointError(f"{files.name} lacks {_at(folder, 'config.json')}.", key="model.name")
+    flagged = [mode.partition("_token")[0] for mode in MODES if settings.get(f"pooling_mode_{mode}")]
+    stated = settings.get("pooling_mode") or flagged or "mean"
+    modes = [stated] if isinstance(stated, str) else stated
+    if len(modes) != 1 or modes[0] not in POOLINGS:
+        raise _reject(files.name, f"the pooling {' and '.join(modes)}")
+    # The last token is never that of a prompt.
+    return POOLINGS[modes[0]], settings.get("include_prompt", True) or modes == ["lasttoken"]
+
+
+def _projector(files: ModelFiles, folders: Sequence[str]) -> dict[str, Any]:
+    """Return the dense layers of folders with their activations, as arguments of `SentenceEncoder`."""
+    layers: list[nn.Module] = []
+    for folder in folders:
+        settings = _settings(files, _at(folder, "config.json"), DENSE)
+        path = settings.get("activation_function", "torch.nn.Tanh")
+        activation = ACTIVATIONS.get(path.rpartition(".")[2])
+        if activation is None or not path.startswith("torch.nn."):
+            raise _reject(files.name, f"the activation {path} in {folder}")
+        try:
+            sizes = settings["in_features"], settings["out_features"]
+            linear = skip_init(nn.Linear, *sizes, bias=settings.get("bias", True))
+            tensors = _tensors(files, folder)
+            linear.load_state_dict({key.removeprefix("linear."): tensors[key] for key in tensors})
+        except (KeyError, RuntimeError) as error:
+            raise CheckpointError(
+                f"{files.name}: config.json and weights in {folder} do not fit each other.", key="model.name"
+            ) from error
+        check_finite(linear.named_parameters(), f"{files.name}: {folder}", "model.name")
+        layers += [linear, activation()]
+    if not layers:
         return {}
-    layers = nn.Sequential(
-        *(layer for module in dense for layer in (module.linear, module.activation_function))
-    )
-    check_finite(layers.named_parameters(), name, "model.name")
-    layers.to("meta" if has_stand_in() else "cpu", torch.float32)
-    return {"projection": "always", "projector": layers}
+    projector = nn.Sequential(*layers).to("meta" if has_stand_in() else "cpu")
+    return {"projection": "always", "projector": projector}
+
+
+def _static(files: ModelFiles, folder: str) -> Loaded:
+    """Read the table of static embeddings, with a vector for each token, and its tokenizer."""
+    from sts_lightning.models.architectures.static_embeddings import static_backbone
+
+    tensors, tokenizer = _tensors(files, folder), files.path(_at(folder, "tokenizer.json"))
+    if tokenizer is None:
+        raise CheckpointError(f"{files.name} lacks {_at(folder, 'tokenizer.json')}.", key="model.name")
+    unknown = sorted(tensors.keys() - {"embedding.weight", "embeddings", "mapping", "weights"})
+    table = tensors.get("embedding.weight", tensors.get("embeddings"))
+    if unknown or table is None or not table.is_floating_point():
+        raise _reject(
+            files.name, f"a table of {', '.join(f'{key} ({tensors[key].dtype})' for key in tensors)}"
+        )
+    check_finite(tensors.items(), files.name, "model.name")
+    table = table.float()
+    if "mapping" in tensors:  # model2vec: several tokens have the vector of one row
+        table = table[tensors["mapping"].long()]
+    if "weights" in tensors:
+        table = table * tensors["weights"].float()[:, None]
+    try:
+        return static_backbone(table, tokenizer)
+    except Exception as error:  # tokenizers raises no class of its own
+        raise explain(files.name, error) from error
+
+
+def _tensors(files: ModelFiles, folder: str) -> dict[str, Tensor]:
+    """Read the tensors of a module: from safetensors, or a pickle of which no code is run."""
+    names = ("model.safetensors", "pytorch_model.bin")
+    found = next(filter(None, (files.path(_at(folder, name)) for name in names)), None)
+    if found is None:
+        raise CheckpointError(f"{files.name} lacks {_at(folder, ' and '.join(names))}.", key="model.name")
+    try:
+        if found.suffix == ".safetensors":
+            return load_file(found)
+        tensors: dict[str, Tensor] = torch.load(found, map_location="cpu", weights_only=True)
+        return tensors
+    except Exception as error:  # each library has other errors for damaged files
+        raise explain(files.name, error) from error
+
+
+def _check_transformer(
+    pipeline: Pipeline, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
+) -> None:
+    """Reject what sentence-transformers does with a transformer by itself, and nothing does here."""
+    config, text = backbone.config, "The Dog RUNS in THE park"
+    if getattr(config, "is_encoder_decoder", False) and config.model_type not in ENCODERS:
+        raise _reject(name, f"the decoder of {type(backbone).__name__}")
+    if pipeline.lower_case and tokenizer(text)["input_ids"] != tokenizer(text.lower())["input_ids"]:
+        raise _reject(name, "do_lower_case=true with a tokenizer that reads capitals")
+    types = tokenizer(text).get("token_type_ids") or ()
+    if any(types) and "token_type_ids" in inspect.signature(backbone.forward).parameters:
+        raise _reject(name, "a tokenizer with token types of several kinds")
 
 
 def _template(pipeline: Pipeline, tokenizer: PreTrainedTokenizerBase, prompt_name: str | None) -> str | None:
@@ -481,42 +542,16 @@ def _build(
     given: Mapping[Any, Any],
 ) -> SentenceEncoder:
     """Build the encoder of a pipeline; ``given`` settings take precedence over it, unless they are None."""
-    stated = (pipeline.row_tokens, tokenizer.model_max_length)
-    rows = [count for count in stated if count is not None and count < UNLIMITED]
+    rows = tokenizer.model_max_length if pipeline.row_tokens is None else pipeline.row_tokens
     chosen: dict[str, Any] = {
         "max_length": None,
         "limit": pipeline.sentence_tokens,
         # A limit that is given may be larger than those of the files.
-        "row_limit": min(rows, default=None) if given.get("limit") is None else None,
+        "row_limit": rows if given.get("limit") is None and rows < UNLIMITED else None,
         **pipeline.settings,
     }
     chosen |= {key: value for key, value in given.items() if value is not None}
     return SentenceEncoder(backbone, tokenizer, template=template, **chosen)
-
-
-def _compare(
-    encoder: SentenceEncoder, expected: Mapping[Role | None, np.ndarray], roles: dict[Role, str], name: str
-) -> dict[Role, str]:
-    """Reject a pipeline whose vectors are others than those of sentence-transformers; return its roles.
-
-    Where those of a role alone are others, as where the pooling leaves the prompt out, roles are left out.
-    """
-    encoder.tells_truncation = False  # of the long text
-    tolerance = tolerance_of(encoder)
-    for role in (None, *roles):
-        vectors, theirs = encoder.encode(TEXTS, prompt=role), expected[role]
-        size = np.linalg.norm(theirs, axis=1).max()
-        if vectors.shape == theirs.shape and np.abs(vectors - theirs).max() <= tolerance * size:
-            continue
-        if role is None:
-            raise _reject(name, "something by which its vectors are others than those that are computed here")
-        log.warning(
-            "WARNING: %s: its prompts by role are left out: vectors of a %s are others here.", name, role
-        )
-        roles = {}
-        break
-    encoder.tells_truncation = True
-    return roles
 
 
 def tolerance_of(encoder: SentenceEncoder) -> float:
