@@ -221,13 +221,14 @@ def save_weights(encoder: SentenceEncoder, folder: Path) -> None:
 
 def save_base(encoder: SentenceEncoder, folder: Path) -> None:
     """Write the backbone without its adapter."""
-    backbone = encoder.plain_backbone
+    encoder.plain_backbone.save_pretrained(folder)
+    path = folder / "model.safetensors"
     weights = {
         name.replace(".base_layer.", "."): value
-        for name, value in backbone.state_dict().items()
+        for name, value in load_file(path).items()
         if ".lora_" not in name
     }
-    backbone.save_pretrained(folder, state_dict=weights)
+    save_file(weights, path, {"format": "pt"})
     encoder.tokenizer.tokenizer.save_pretrained(folder)
 
 
