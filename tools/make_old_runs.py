@@ -130,9 +130,15 @@ def write_pairs(path: Path) -> None:
 def write_base(folder: Path) -> None:
     """Write a BERT whose random weights are so large that each vector depends on the whole sentence."""
     tokenizer = character_tokenizer()
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     torch.manual_seed(1)
-    config = BertConfig(vocab_size=len(tokenizer), initializer_range=1.0, **sizes)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        initializer_range=1.0,
+    )
     BertModel(config, add_pooling_layer=False).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 

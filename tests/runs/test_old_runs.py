@@ -78,6 +78,11 @@ def test_exports_with_the_vectors_of_the_release(name: str, runs: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", [name for name in RUNS if name != "interrupted"])
+def test_is_whole(name: str, runs: Path) -> None:
+    main(["runs", "check", str(runs / name)])  # which exits where anything is wrong
+
+
 def test_all_are_listed(runs: Path) -> None:
     main(["runs", "list", str(runs), "--each", "--csv", "table.csv"])
     with Path("table.csv").open(encoding="utf-8") as file:
