@@ -9,12 +9,12 @@ from omegaconf import OmegaConf
 
 from sts_lightning.config.identity import configuration_hash, defining, file_digests, move_data
 
-RUN = {"name": "a", "seed": 1, "data_root": "here", "data": {"dev_path": "${data_root}", "size": 2}}
+RUN = {"name": "a", "seed": 1, "data_root": "here", "data": {"dev_path": "${data_root}/x", "size": 2}}
 
 
 def test_what_defines_a_run() -> None:
-    cfg = OmegaConf.create({**RUN, "hydra": {}, "cache_dir": "x"})
-    assert defining(cfg) == {"name": "a", "seed": 1, "data": {"dev_path": "here", "size": 2}}
+    cfg = OmegaConf.create({**RUN, "hydra": {}, "cache_dir": "???"})
+    assert defining(cfg) == {**RUN, "data": {"dev_path": "here/x", "size": 2}}
 
 
 def test_what_changes_the_hash() -> None:
