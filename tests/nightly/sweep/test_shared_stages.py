@@ -11,6 +11,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.config.compose import job_config
 from sts_lightning.config.options import Options, using
 from sts_lightning.config.trust import Trust
 from sts_lightning.core.errors import ConfigError, FailedJobsError
@@ -258,9 +259,9 @@ def test_a_finished_run_without_what_a_sweep_asks_for_is_named(
 ) -> None:
     job = grid.add(0, ["seed=1"])
     job.run_folder.path.mkdir(parents=True)
-    job.run_folder.save_config(
-        OmegaConf.create({"trainer": {"keep_every": None}, "model": {}, "prompt": {}, "evaluation": {}})
-    )
+    planned = grid.jobs[job.folder]
+    with job_config(planned.composed):
+        job.run_folder.save_config(planned.configs[""])
     job.run_folder.metrics_file.touch()
     grid.jobs.clear()
     assert grid.add(1, ["seed=1", "trainer.save_every=7"]).folder == job.folder
@@ -268,3 +269,7 @@ def test_a_finished_run_without_what_a_sweep_asks_for_is_named(
     grid.jobs.clear()
     assert grid.add(2, ["seed=1", "trainer.keep_every=5"]).folder == job.folder
     assert f"{job.folder.name} has finished without trainer.keep_every" in caplog.text
+    grid.jobs.clear()
+    assert grid.add(3, ["seed=1", "callbacks=rank_monitor", "trainer.keep_state=true"]).folder == job.folder
+    assert "has finished without callbacks.rank_monitor" in caplog.text
+    assert "has finished without trainer.keep_state" in caplog.text
