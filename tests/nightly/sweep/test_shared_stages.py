@@ -240,6 +240,27 @@ def test_a_job_of_a_failed_stage_is_cancelled(tmp_path: Path, monkeypatch: pytes
     assert planned[1].state == "not run"
 
 
+def test_edited_data_are_trained_in_another_folder(grid: Grid, tmp_path: Path) -> None:
+    """Also data that one stage reads; while what leaves the result as it is keeps the folder."""
+    mine = tmp_path / "mine.csv"
+    alone = [f"path={mine}", "data=pairs_file", "seed=1"]
+    staged = ["experiment=pcc", "model=tiny_mistral", f"+stages.stage1.path={mine}"]
+
+    def folders(*more: str) -> list[Path]:
+        grid.jobs.clear()
+        grid.stages.clear()
+        added = [grid.add(0, [*alone, *more]), grid.add(1, staged)]
+        return [*(job.folder for job in added), *grid.stages]
+
+    mine.write_text("a")
+    before = folders()
+    assert folders("trainer.micro_batch_size=8", "logger=csv") == before
+    mine.write_text("b")
+    after = folders()
+    assert len(after) == len(before) == 3
+    assert not {*after} & {*before}
+
+
 def test_settings_outside_the_identity_have_one_value(grid: Grid, tmp_path: Path) -> None:
     grid.add(0, ["seed=1", f"data_root={tmp_path}"])
     grid.add(1, ["seed=1", f"data_root={tmp_path}"])
