@@ -105,7 +105,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 }
 """Activations of dense layers by name; the library makes each without arguments."""
 
-ENCODERS = ("m2m_100",)
+ENCODERS = ("longt5", "switch_transformers")
 """Types of encoder-decoders, besides T5's, of which sentence-transformers runs the encoder too."""
 
 
@@ -484,7 +484,7 @@ def _check_transformer(
     """Reject what sentence-transformers does with a transformer by itself, and nothing does here."""
     config, text = backbone.config, "The Dog RUNS in THE park"
     if getattr(config, "is_encoder_decoder", False) and config.model_type not in ENCODERS:
-        raise _reject(name, f"the decoder of {type(backbone).__name__}")
+        raise _reject(name, f"the decoder of {config.model_type}")
     if pipeline.lower_case and tokenizer(text)["input_ids"] != tokenizer(text.lower())["input_ids"]:
         raise _reject(name, "do_lower_case=true with a tokenizer that reads capitals")
     types = tokenizer(text).get("token_type_ids") or ()
