@@ -2,86 +2,125 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import glob
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from sts_lightning.config.build import plain
 from sts_lightning.config.check import flat
+from sts_lightning.config.schema import COMPONENTS, OBSERVERS, Affects, EvalConfig, TrainConfig
 
-VOLATILE = ("hydra", "data_root", "shared", "papers", "cache_dir", "auxiliary.cache_dir")
-"""Keys, also dotted ones, that do not affect the result of a run; ``papers`` names settings that do."""
+RESULT: tuple[Affects, ...] = ("result", "dev")
+"""What makes another run; a run is resumed with other settings of the other kinds, `FREE`."""
 
-DIVISION = (
-    "trainer.devices",
-    "trainer.num_nodes",
-    "trainer.micro_batch_size",
-    "trainer.chunk_tokens",
-)
-"""Settings that divide a batch among processes and in time, and leave its gradient as it is.
+FREE: tuple[Affects, ...] = ("order", "cost", "nothing")
 
-A resumed run may have others. With dropout, micro batches of another size draw other masks.
-"""
-
-OBSERVING = (
-    "logger",
-    "data.num_workers",
-    "trainer.log_every_n_steps",
-    "trainer.save_every",
-    "trainer.keep_every",
-    "callbacks.rank_monitor",
-)
-"""Settings and groups that record a run, and leave its weights and scores as they are."""
+SHOWN: tuple[Affects, ...] = (*RESULT, "order", "cost")
+"""What lists, pages and loggers tell of a run."""
 
 FILES = ("path", "dev_path", "test_path", "test")
-"""Settings that may name files of the user's, at the top level, in ``data`` or in a part of joint data."""
+"""Settings that may name files of the user's, at the top level, in ``data`` (and its parts) or in a stage."""
+
+
+def _declared(schema: Any, prefix: str = "") -> dict[str, Affects]:
+    """Return what the fields of a schema affect, by dotted key."""
+    kinds: dict[str, Affects] = {}
+    for field in fields(schema):
+        key, group = f"{prefix}{field.name}", cast("Any", field.default_factory)
+        if is_dataclass(group):
+            kinds |= _declared(group, f"{key}.")
+        else:
+            kinds[key] = field.metadata.get("affects", "result")
+    return kinds
+
+
+OF_TRAINING = _declared(TrainConfig)
+"""What each setting of ``train.py`` that is no argument of a component affects, by dotted key."""
+
+KINDS: dict[str, Affects] = {**_declared(EvalConfig), **OF_TRAINING, **COMPONENTS, "shared": "nothing"}
+"""Those of arguments and evaluations too, and of a key of ``stages.yaml``; others affect the result."""
+
+
+def select(settings: Mapping[str, Any], kinds: Collection[Affects]) -> dict[str, Any]:
+    """Return the settings that affect one of several kinds of things.
+
+    Args:
+        settings: All settings of a run or an evaluation by dotted key, of stages as ``stages.NAME.KEY``.
+        kinds: The kinds.
+    """
+    free, held = set(FREE), set()
+    if any(key.startswith("stages.") for key in settings):  # resumed with the division that it has
+        free -= {"order", "cost"}
+    if settings.get("trainer.official_gather") is True:  # a W-th of the gradient with W processes
+        held = {"trainer.devices", "trainer.num_nodes"}
+    # Regularisers follow the phases that the monitor finds, and other callbacks its ranks.
+    watched = (str(value).startswith("rank/") for key, value in settings.items() if key[:9] == "callbacks")
+    observers: tuple[str, ...] = ()
+    if not (settings.get("regularizer._target_") or any(watched)):
+        observers = tuple(
+            key.removesuffix("_target_")
+            for key, value in settings.items()
+            if key.startswith("callbacks.") and value in OBSERVERS
+        )
+
+    def affects(key: str) -> Affects:
+        kind = "nothing" if key.startswith(observers) else _kind(key)
+        return "result" if key in held or (kind not in RESULT and kind not in free) else kind
+
+    return {key: value for key, value in settings.items() if affects(key) in kinds}
+
+
+@functools.cache
+def _kind(key: str) -> Affects:
+    """Return what a setting affects by itself."""
+    key = re.sub(r"^data\.parts\.[^.]+\.", "data.", re.sub(r"^stages\.[^.]+\.", "", key))
+    while key not in KINDS and "." in key:
+        key = key.rpartition(".")[0]
+    return KINDS.get(key, "result")
 
 
 def configuration_hash(cfg: DictConfig, named: bool = True) -> str:
-    """Return a hash of the settings that define a run and affect its result; see `affecting`.
+    """Return a hash of what makes a run; see `identity`.
 
     Args:
-        cfg: Composed configuration, its interpolations not resolved: several settings contain the data root.
-        named: Whether the name of the run is one of these settings.
+        cfg: Composed configuration.
+        named: Whether a run of another name is another one.
     """
-    cfg = copy.deepcopy(cfg)
-    with open_dict(cfg):
-        for key in ("data_root",) if named else ("data_root", "name"):
-            if key in cfg:
-                cfg[key] = ""
-    text = json.dumps(affecting(flat(defining(cfg))), sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:10]
+    settings = defining(cfg)
+    parts = identity(settings, file_digests(settings)) | ({"name": settings.get("name")} if named else {})
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:10]
 
 
-def affecting(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that affect the result: without `DIVISION` and `OBSERVING`.
-
-    A run of several stages keeps its division, since it cannot be resumed with another one.
+def identity(settings: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
+    """Return what makes a run: the settings that affect its result, and the content of its files.
 
     Args:
-        settings: Settings of a run by dotted key.
+        settings: Settings of a run as plain values.
+        files: Digests of its files by setting; see `file_digests`.
     """
-    free = {*OBSERVING, *DIVISION}
-    if any(key.startswith("stages.") for key in settings):
-        free -= set(DIVISION)
-    if settings.get("trainer.official_gather") is True:  # a W-th of the gradient with W processes
-        free -= {"trainer.devices", "trainer.num_nodes"}
-    # Regularisers follow the phases that the monitor finds, and other callbacks its ranks.
-    watched = (str(value).startswith("rank/") for key, value in settings.items() if key[:9] == "callbacks")
-    if settings.get("regularizer._target_") or any(watched):
-        free -= {"callbacks.rank_monitor"}
-    return {
-        key: value
-        for key, value in settings.items()
-        if key not in free and not key.startswith(tuple(f"{group}." for group in free))
-    }
+    contents = {f"{CONTENT}{key}": digest for key, digest in files.items()}
+    return select(leaves(settings), RESULT) | contents
+
+
+CONTENT = "the content of "
+"""Start of the keys of digests in an `identity`."""
+
+
+def leaves(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings by dotted key, in paths ``${data_root}`` for the folder of the data.
+
+    Args:
+        settings: Settings of a run as plain values.
+    """
+    return flat(_moved(settings, settings.get("data_root"), "${data_root}"))
 
 
 def file_digests(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -92,13 +131,8 @@ def file_digests(settings: Mapping[str, Any]) -> dict[str, str]:
     Args:
         settings: Settings of a run as plain values.
     """
-    data = settings.get("data") or {}
-    nodes = {"": settings, "data.": data}
-    for name, part in (data.get("parts") or {}).items():
-        if isinstance(part, Mapping):
-            nodes[f"data.parts.{name}."] = part
     digests = {}
-    for prefix, node in nodes.items():
+    for prefix, node in _naming(settings):
         for key in FILES:
             named = node.get(key)
             files = list(_find([named] if isinstance(named, str) else named or ()))
@@ -106,6 +140,14 @@ def file_digests(settings: Mapping[str, Any]) -> dict[str, str]:
                 text = "".join(_digest(path, *_version(path)) for path in files)
                 digests[f"{prefix}{key}"] = hashlib.sha256(text.encode()).hexdigest()
     return digests
+
+
+def _naming(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the groups that may name files, with the beginnings of their keys."""
+    yield prefix, node
+    for key, child in node.items():
+        if isinstance(child, Mapping) and (prefix or key in ("data", "stages")) and key not in FILES:
+            yield from _naming(child, f"{prefix}{key}.")
 
 
 def _find(names: Iterable[Any]) -> Iterable[Path]:
@@ -128,34 +170,26 @@ def _digest(path: Path, size: int, modified: int) -> str:
 
 
 def defining(cfg: DictConfig) -> dict[str, Any]:
-    """Return the settings that define a run, resolved."""
-    keys = [key for key in cfg if key not in VOLATILE and not OmegaConf.is_missing(cfg, key)]
-    return without_volatile({str(key): plain(cfg[key]) for key in keys})
-
-
-def without_volatile(node: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a copy of plain settings without those that do not affect the result of a run."""
-    return {
-        key: without_volatile(value, f"{prefix}{key}.") if isinstance(value, dict) else value
-        for key, value in node.items()
-        if f"{prefix}{key}" not in VOLATILE
-    }
+    """Return the settings of a run as plain values, resolved, without those that are missing."""
+    keys = [key for key in cfg if key != "hydra" and not OmegaConf.is_missing(cfg, key)]
+    return {str(key): plain(cfg[key]) for key in keys}
 
 
 def move_data(cfg: DictConfig, data_root: str) -> None:
     """Let a stored configuration read its data elsewhere: replace its data root in its paths, in place."""
-    former = str(cfg.get("data_root"))
-
-    def moved(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {moved(name): moved(child) for name, child in value.items()}
-        if isinstance(value, list):
-            return list(map(moved, value))
-        if not isinstance(value, str):
-            return value
-        return data_root + value.removeprefix(former) if value.startswith(f"{former}/") else value
-
+    former = cfg.get("data_root")
     with open_dict(cfg):
         for key in {"data", "model", "path"} & set(cfg):
-            cfg[key] = moved(plain(cfg[key]))
+            cfg[key] = _moved(plain(cfg[key]), former, data_root)
         cfg.data_root = data_root
+
+
+def _moved(value: Any, former: str | None, root: str) -> Any:
+    """Return a value with another folder in the paths below a former one."""
+    if isinstance(value, Mapping):
+        return {_moved(name, former, root): _moved(child, former, root) for name, child in value.items()}
+    if isinstance(value, list):
+        return [_moved(child, former, root) for child in value]
+    if former and isinstance(value, str) and value.startswith(f"{former}/"):
+        return root + value.removeprefix(former)
+    return value

@@ -3,7 +3,8 @@
 YAML in conf/ holds the values. The groups model, loss and data differ by choice and are checked against
 the signature of their ``_target_`` instead (see `sts_lightning.config.check`). The metadata ``group``
 says how many nodes with a ``_target_`` such a group has: one, an optional one, or several by name. ``must``
-is a condition on each number of a field, with its words.
+is a condition on each number of a field, with its words, and ``affects`` what a field changes in a run, see
+`Affects`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import yaml
 from hydra.core.config_store import ConfigStore
@@ -38,13 +39,43 @@ from sts_lightning.core.choices import (
     TrainPrecision,
 )
 
+Affects = Literal["result", "dev", "order", "cost", "nothing"]
+"""What a setting changes in a run.
+
+``result``: weights or scores; the default. ``dev``: also these, by the pairs that select the weights.
+``order``: how a batch is divided among processes and in time, which draws dropout otherwise and leaves the
+gradient as it is. ``cost``: memory and time. ``nothing``: what a run records, or where things lie.
+"""
+
+DEV, ORDER, COST, NOTHING = ({"affects": kind} for kind in get_args(Affects)[1:])
+
+COMPONENTS: dict[str, Affects] = {
+    "data.seed": "dev",
+    "data.limit": "dev",
+    "data.dev_path": "dev",
+    "data.dev_split": "dev",
+    "data.dev_fraction": "dev",
+    "data.dev_part": "dev",
+    "data.dev_size": "dev",
+    "data.num_workers": "cost",
+    "auxiliary.cache_dir": "nothing",
+}
+"""What arguments of components affect, if not the result; of parts of joint data as of ``data``."""
+
+OBSERVERS = (
+    "sts_lightning.training.callbacks.rank_monitor.RankMonitor",
+    "lightning.pytorch.callbacks.DeviceStatsMonitor",
+    "lightning.pytorch.callbacks.LearningRateMonitor",
+)
+"""Callbacks that record a run and change nothing in it."""
+
 FLAG: dict[str, Any] = {"choices": (True, False)}
 """Metadata of a field that is true or false; the type bool would take 7 and ``yes`` as well."""
 
 
-def _one_of(choices: Any) -> Any:
+def _one_of(choices: Any, **metadata: Any) -> Any:
     """Required field that takes one of the values of a `Literal`."""
-    return field(default=MISSING, metadata={"choices": get_args(choices)})
+    return field(default=MISSING, metadata={"choices": get_args(choices), **metadata})
 
 
 def _one_of_or_none(choices: Any) -> Any:
@@ -95,8 +126,8 @@ EVERY = _fraction_or_steps(
 )
 
 
-def _that(must: Must, default: Any = MISSING) -> Any:
-    return field(default=default, metadata={"must": must})
+def _that(must: Must, default: Any = MISSING, **metadata: Any) -> Any:
+    return field(default=default, metadata={"must": must, **metadata})
 
 
 @dataclass
@@ -141,28 +172,30 @@ class TrainerConfig:
 
     Attributes:
         official_gather: With W devices, 1/W of the gradient, as in the code of SimCSE and its followers.
+        keep_state: Whether a finished run keeps its state, so that it can be trained further.
     """
 
     accelerator: str = _one_of(Accelerator)
-    cpu_fallback: Any = field(default=MISSING, metadata=FLAG)
-    devices: int = _that(DEVICES)
-    num_nodes: int = _that(POSITIVE)
+    cpu_fallback: Any = field(default=MISSING, metadata=FLAG | COST)
+    devices: int = _that(DEVICES, **ORDER)
+    num_nodes: int = _that(POSITIVE, **ORDER)
     init: str = _one_of(Init)
     max_epochs: int | None = _that(LENGTH, None)
     max_steps: int | None = _that(LENGTH, None)
     limit_train_batches: int | None = _that(LIMIT, None)
     val_every: float | None = _that(EVERY, None)
-    save_every: int = _that(AT_LEAST_1)
-    keep_every: int | None = _that(LIMIT, None)
+    save_every: int = _that(AT_LEAST_1, **NOTHING)
+    keep_every: int | None = _that(LIMIT, None, **NOTHING)
+    keep_state: Any = field(default=False, metadata=FLAG | NOTHING)
     select_untuned: Any = field(default=False, metadata=FLAG)
     wise_ft: list[float] = field(default_factory=list, metadata={"must": SHARE})
     # PyTorch multiplies a gradient that is too long by limit / norm: a negative limit would reverse it.
     gradient_clip_val: float | None = _that((POSITIVE[0], "be positive, or null: no clipping"), None)
-    log_every_n_steps: int = _that(AT_LEAST_1)
+    log_every_n_steps: int = _that(AT_LEAST_1, **NOTHING)
     deterministic: Any = field(default=MISSING, metadata={"choices": get_args(Deterministic)})
-    chunk_tokens: Any = field(default=MISSING, metadata={"must": CHUNK})
-    micro_batch_size: Any = field(default=None, metadata={"must": MICRO_BATCH})
-    gradient_checkpointing: Any = field(default=MISSING, metadata=FLAG)
+    chunk_tokens: Any = field(default=MISSING, metadata={"must": CHUNK, **ORDER})
+    micro_batch_size: Any = field(default=None, metadata={"must": MICRO_BATCH, **ORDER})
+    gradient_checkpointing: Any = field(default=MISSING, metadata=FLAG | COST)
     official_gather: Any = field(default=False, metadata=FLAG)
     extra: dict[str, Any] = field(default_factory=dict)
 
@@ -184,14 +217,14 @@ class EvaluationConfig:
 class TrainConfig:
     """Configuration of `python train.py`."""
 
-    name: str = MISSING
+    name: str = field(default=MISSING, metadata=NOTHING)
     seed: int = _that(SEED)
-    data_root: str = MISSING
+    data_root: str = field(default=MISSING, metadata=NOTHING)
     senteval_text: str = _one_of(SentEvalText)
-    dev: str = _one_of(DevSet)
+    dev: str = _one_of(DevSet, **DEV)
     path: Any = None
     precision: str = _one_of(TrainPrecision)
-    papers: str | None = None
+    papers: str | None = field(default=None, metadata=NOTHING)  # a name of other settings
     stages: dict[str, Any] = field(default_factory=dict)
     init_from: str | None = None
     model: Any = field(default=MISSING, metadata={"group": "one"})
@@ -203,7 +236,7 @@ class TrainConfig:
     optim: OptimConfig = field(default_factory=OptimConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    logger: dict[str, Any] = field(default_factory=dict, metadata={"group": "named"})
+    logger: dict[str, Any] = field(default_factory=dict, metadata={"group": "named", **NOTHING})
     callbacks: dict[str, Any] = field(default_factory=dict, metadata={"group": "named"})
 
 
@@ -213,7 +246,7 @@ class EvalConfig:
 
     ckpt: str | None = None
     step: int | None = None
-    data_root: str = MISSING
+    data_root: str = field(default=MISSING, metadata=NOTHING)
     senteval_text: str | None = _one_of_or_none(SentEvalText)
     suite: str = _one_of(Suite)
     tasks: list[str] | None = None
@@ -234,7 +267,7 @@ class EvalConfig:
     max_length: int | None = None
     quantization: str | None = _one_of_or_none(Quantization)
     accelerator: str = _one_of(Accelerator)
-    cache_dir: str | None = None
+    cache_dir: str | None = field(default=None, metadata=NOTHING)
     model: Any = field(default=MISSING, metadata={"group": "one"})
     prompt: PromptConfig = field(default_factory=PromptConfig)
 

@@ -2,6 +2,7 @@
 
 ==========================  ===========================================================================
 config.yaml                 the composed configuration, resolved
+files.json                  SHA-256 of the user's files that the run was started with, by setting
 metrics.json                scores, data counts, seed, versions, time, memory; marks a run as finished
 history.csv                 one row for each logged step
 predictions.npz             cosines and gold scores of the test pairs, and scores of test queries
@@ -22,6 +23,7 @@ report.html                 scores, plots, pairs of disagreement, cost and setti
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import re
@@ -58,7 +60,7 @@ from sts_lightning.config.trust import (
 )
 from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError, ConfigError
-from sts_lightning.core.files import replacing, write_atomic
+from sts_lightning.core.files import read_json, replacing, write_atomic
 from sts_lightning.runs.history import read_history
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics, write_metrics
 
@@ -91,6 +93,7 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.config_file = self.path / "config.yaml"
+        self.files_file = self.path / "files.json"
         self.metrics_file = self.path / "metrics.json"
         self.history_file = self.path / "history.csv"
         self.predictions_file = self.path / "predictions.npz"
@@ -270,8 +273,28 @@ class RunFolder:
             raise no_run(self.path, self.config_file.name)
         return read_settings(self.config_file)
 
-    def save_config(self, cfg: DictConfig) -> None:
-        """Write the configuration with all interpolations resolved."""
+    def digests(self) -> dict[str, str]:
+        """Return the digests of the user's files that the run was started with; empty if none are stored.
+
+        Raises:
+            CheckpointError: The file of the digests, or that of the results, is broken.
+        """
+        if self.metrics_file.is_file():
+            return dict(self.metrics().content.get("files", {}))
+        try:
+            return read_json(self.files_file, dict[str, str]) if self.files_file.is_file() else {}
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{self.files_file} is broken: {error}.") from error
+
+    def save_config(self, cfg: DictConfig, files: Mapping[str, str] | None = None) -> None:
+        """Write the configuration with all interpolations resolved.
+
+        Args:
+            cfg: The configuration.
+            files: Digests of the user's files; None: those that are stored, if any, stay.
+        """
+        if files:
+            write_atomic(self.files_file, json.dumps(files))
         write_atomic(self.config_file, OmegaConf.to_yaml(cfg, resolve=True))
 
     def metrics(self) -> RunMetrics:

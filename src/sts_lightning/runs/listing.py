@@ -20,8 +20,8 @@ from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table
 
-from sts_lightning.config.check import flat, shown
-from sts_lightning.config.identity import affecting, without_volatile
+from sts_lightning.config.check import shown
+from sts_lightning.config.identity import RESULT, SHOWN, leaves, select
 from sts_lightning.config.trust import stage_folders
 from sts_lightning.core.errors import CheckpointError, UserError
 from sts_lightning.core.files import write_atomic
@@ -136,18 +136,14 @@ def _defining(folder: RunFolder) -> dict[str, Any]:
 
     An evaluation of a run (``ckpt``) reads neither model nor prompt.
     """
-    settings = flat(without_volatile(folder.settings()))
+    settings = select(leaves(folder.settings()), SHOWN)
     seed, unread = settings.get("seed"), ("model.", "prompt.") if settings.get("ckpt") else ()
 
     def follows(key: str) -> bool:
         own_split = f"{key.removesuffix('seed')}dev_fraction" in settings
         return key.endswith(".seed") and settings[key] == seed and not own_split
 
-    return {
-        key: value
-        for key, value in settings.items()
-        if key != "name" and not follows(key) and not key.startswith(unread)
-    }
+    return {key: value for key, value in settings.items() if not follows(key) and not key.startswith(unread)}
 
 
 @dataclass(frozen=True)
@@ -204,7 +200,7 @@ class Group:
 def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
     """Group finished runs that differ in the seed alone; runs that start from such runs count as the same.
 
-    Settings that leave the result as it is may differ (`affecting`). The runs of a group were trained and
+    Settings that leave the result as it is may differ (`RESULT`). The runs of a group were trained and
     scored on the same rows; where groups differ in these alone, their settings have a ``content``.
 
     Args:
@@ -238,7 +234,7 @@ def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
 
 
 def _without_seed(settings: Settings, known: Mapping[str, Settings], depth: int = 3) -> dict[str, Any]:
-    same = {key: value for key, value in affecting(settings).items() if key != "seed"}
+    same = {key: value for key, value in select(settings, RESULT).items() if key != "seed"}
     start = settings.get("init_from")
     before = known.get(str(Path(start).resolve())) if isinstance(start, str) else None
     if before is not None and depth:

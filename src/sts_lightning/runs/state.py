@@ -11,8 +11,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.check import flat, path_override
-from sts_lightning.config.identity import DIVISION, affecting, file_digests, without_volatile
+from sts_lightning.config.check import path_override
+from sts_lightning.config.identity import FREE, OF_TRAINING, file_digests, identity, select
 from sts_lightning.config.trust import read_settings
 from sts_lightning.core.errors import ConfigError, FinishedRunError
 from sts_lightning.runs.folder import RunFolder, State, no_run
@@ -74,9 +74,17 @@ def check_resumable(folder: RunFolder) -> State:
 def beside_resume(folder: RunFolder) -> tuple[str, ...]:
     """Return the settings that a command may have besides ``resume``: those that leave the result as it is.
 
-    Each stage of several has a batch size of its own, so that one division would not suit them.
+    Groups, such as loggers, are not among them, nor what names a run. Each stage of several has a batch size
+    of its own, so that one division would not suit them.
     """
-    return ("data_root",) if folder.has_stages else ("data_root", *DIVISION)
+    return ("data_root",) if folder.has_stages else BESIDE_RESUME
+
+
+BESIDE_RESUME = tuple(
+    key
+    for key in select(dict.fromkeys([*OF_TRAINING, "data.num_workers"]), FREE)
+    if key not in ("name", "papers", "logger")
+)
 
 
 def train_on(folder: RunFolder) -> str:
@@ -86,26 +94,16 @@ def train_on(folder: RunFolder) -> str:
 
 
 def check_same(folder: RunFolder, composed: DictConfig) -> None:
-    """Reject a configuration that differs from the one of the run started in a folder.
-
-    The location of the data and what leaves the result as it is (see `affecting`) are ignored.
+    """Reject a configuration that differs from the one of the run in a folder, see `differing`.
 
     Args:
-        folder: Run folder in the state ``started``.
+        folder: Run folder.
         composed: Configuration of the new run, or configurations of its stages by name.
 
     Raises:
         ConfigError: The configurations differ; the message names the keys.
     """
-    stages = folder.has_stages
-    path = folder.stages_file if stages else folder.config_file
-    read = OmegaConf.create(OmegaConf.to_yaml(composed, resolve=True))  # as it will be read from the file
-    wanted: Any = OmegaConf.to_container(read)
-    before, now = (_compared(mapping, stages) for mapping in (read_settings(path), wanted))
-    absent = object()
-    keys = sorted(
-        key for key in before.keys() | now.keys() if before.get(key, absent) != now.get(key, absent)
-    )
+    keys = differing(folder, composed)
     if keys:
         more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""
         raise ConfigError(
@@ -116,14 +114,40 @@ def check_same(folder: RunFolder, composed: DictConfig) -> None:
         )
 
 
-def _compared(mapping: Mapping[str, Any], stages: bool) -> dict[str, Any]:
-    if stages:
-        return {
-            f"{name}.{key}": value
-            for name, stage in mapping.items()
-            for key, value in _compared(stage, False).items()
-        }
-    return affecting(defining_leaves(mapping))
+def differing(folder: RunFolder, composed: DictConfig) -> list[str]:
+    """Return in what a configuration and the run in a folder differ, if they are not the same (`identity`).
+
+    A file that is gone, or of which the run stored no digest, is not compared.
+
+    Args:
+        folder: Run folder.
+        composed: Configuration of the new run, or configurations of its stages by name.
+
+    Returns:
+        Keys, sorted; for a file that has changed "the content of" its setting.
+    """
+    read = OmegaConf.create(OmegaConf.to_yaml(composed, resolve=True))  # as it will be read from the file
+    wanted: Any = OmegaConf.to_container(read)
+    if not folder.has_stages:
+        return _differing(folder, folder.settings(), wanted)
+    stored = read_settings(folder.stages_file)
+    runs = dict(zip(stored, folder.stages(), strict=True))
+    return sorted(
+        f"{name}.{key}"
+        for name in stored.keys() | wanted.keys()
+        for key in _differing(runs.get(name, folder), stored.get(name, {}), wanted.get(name, {}))
+    )
+
+
+def _differing(run: RunFolder, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    known, found = run.digests(), file_digests(wanted)
+    both = known.keys() & found.keys()
+    before = identity(stored, {key: known[key] for key in both})
+    now = identity(wanted, {key: found[key] for key in both})
+    absent = object()
+    return sorted(
+        key for key in before.keys() | now.keys() if before.get(key, absent) != now.get(key, absent)
+    )
 
 
 def check_files(folder: RunFolder) -> None:
@@ -180,16 +204,3 @@ def next_step(folder: RunFolder, command: str) -> str:
         "interrupted": f". Resume with: {command}",
         "finished": f" after its results had been written: {folder.name}",
     }[folder.state]
-
-
-def defining_leaves(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that define a run by dotted key, without the location of the data.
-
-    Args:
-        mapping: A configuration as plain values.
-    """
-    root = mapping.get("data_root")
-    return {
-        key: value.removeprefix(root) if isinstance(root, str) and isinstance(value, str) else value
-        for key, value in flat(without_volatile(mapping)).items()
-    }

@@ -14,12 +14,11 @@ from typing import Any
 from hydra import compose
 from hydra.core.utils import filter_overrides
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.build import plain
 from sts_lightning.config.compose import Compose, compose_stages, explain, job_config, share_stages
-from sts_lightning.config.identity import DIVISION, OBSERVING, VOLATILE
+from sts_lightning.config.identity import FREE, defining, leaves, select
 from sts_lightning.config.options import options
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder
@@ -136,28 +135,32 @@ class Grid:
 
 def _check_equal(first: DictConfig, second: DictConfig) -> None:
     """Reject jobs of one folder that differ in a setting outside its identity: the second would not run."""
-
-    def resolved(cfg: DictConfig, key: str) -> Any:
-        with job_config(cfg):
-            return plain(OmegaConf.select(cfg, key))
-
-    for key in sorted({*VOLATILE, *OBSERVING, *DIVISION} - {"hydra"}):
-        values = [resolved(cfg, key) for cfg in (first, second)]
-        if values[0] != values[1]:
+    one, other = (select(leaves(_resolved(cfg)), FREE) for cfg in (first, second))
+    for key in sorted(one.keys() | other.keys()):
+        if one.get(key) != other.get(key):
             raise ConfigError(
-                f"{key} has two values in the sweep, {values[0]} and {values[1]}, but both would be one run; "
-                "give it one value.",
+                f"{key} has two values in the sweep, {one.get(key)} and {other.get(key)}, but both would be "
+                "one run; give it one value.",
                 key=key,
             )
 
 
+def _resolved(composed: DictConfig) -> dict[str, Any]:
+    with job_config(composed):
+        return defining(composed)
+
+
 def _warn_of_missing(run: RunFolder, composed: DictConfig) -> None:
     """Say what a finished run has not recorded, since the setting that asks for it is new."""
-    for key in ("trainer.keep_every", "callbacks.rank_monitor"):
-        asked = OmegaConf.select(composed, key) is not None and not run.has_stages and run.finished
-        if asked and OmegaConf.select(OmegaConf.create(run.settings()), key) is None:
+    if run.has_stages or not run.finished:
+        return
+    had = select(leaves(run.settings()), {"nothing"})
+    for key, value in select(leaves(_resolved(composed)), {"nothing"}).items():
+        recorded = key.startswith("trainer.") or key.endswith("._target_")
+        if recorded and value and not had.get(key):
+            setting = key.removesuffix("._target_")
             log.warning(
-                "WARNING: %s has finished without %s; another name=... trains it again.", run.name, key
+                "WARNING: %s has finished without %s; another name=... trains it again.", run.name, setting
             )
 
 

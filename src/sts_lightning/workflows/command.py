@@ -27,7 +27,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config, path_override
 from sts_lightning.config.compose import compose_stages, share_stages
-from sts_lightning.config.identity import DIVISION, move_data
+from sts_lightning.config.identity import defining, leaves, move_data, select
 from sts_lightning.config.options import options
 from sts_lightning.config.trust import NOTHING, Trust, check_links, wanted
 from sts_lightning.core import signals
@@ -404,8 +404,9 @@ def train_stage(
             if run.resumable:
                 cfg = run.load_config(trust)
                 cfg.init_from = stage.init_from  # the folder may have moved since
-                for key in DIVISION:  # a run that shares the stage may divide its batches otherwise
-                    if (value := OmegaConf.select(stage, key)) != "auto":
+                # A run that shares the stage may divide its batches otherwise.
+                for key, value in select(leaves(defining(stage)), {"order", "cost"}).items():
+                    if value != "auto":
                         OmegaConf.update(cfg, key, value)
             if data_root is not None:
                 move_data(cfg, data_root)

@@ -15,6 +15,7 @@ from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.config.identity import SHOWN, leaves, select
 from sts_lightning.config.machine import decided
 from sts_lightning.config.schema import RECIPE, published_cells
 from sts_lightning.core.errors import TrainingError
@@ -26,7 +27,7 @@ from sts_lightning.evaluation.score import Scores, report_truncation, score
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import peak_memory
-from sts_lightning.runs.state import begin_again, defining_leaves
+from sts_lightning.runs.state import begin_again
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.micro_batch_search import REMEDY
 from sts_lightning.workflows.build import Experiment
@@ -94,7 +95,8 @@ def _begin(experiment: Experiment) -> None:
         parts.run.remove_temporaries()
         if parts.run.state == "started":
             begin_again(parts.run)
-        parts.run.save_config(decided(parts.cfg, parts.machine))
+        files = None if parts.resumed else parts.data.digest_files()
+        parts.run.save_config(decided(parts.cfg, parts.machine), files)
         if not parts.resumed:
             log_settings(parts.loggers, decided(parts.cfg, parts.machine))
             for logger in parts.loggers:
@@ -197,7 +199,7 @@ def log_settings(loggers: Sequence[Logger], cfg: DictConfig) -> None:
     plain: Any = OmegaConf.to_container(cfg, resolve=True)
     settings = {  # a key may be a pattern of files, and MLflow takes no other characters
         re.sub(r"[^\w./: -]", "_", key): value if isinstance(value, bool | int | float | str) else str(value)
-        for key, value in defining_leaves(plain).items()
+        for key, value in select(leaves(plain), SHOWN).items()
     }
     for logger in loggers:
         logger.log_hyperparams(settings)

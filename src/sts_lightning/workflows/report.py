@@ -17,8 +17,8 @@ from matplotlib.image import imread
 from torch import Tensor
 
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
-from sts_lightning.config.check import flat, shown
-from sts_lightning.config.identity import without_volatile
+from sts_lightning.config.check import shown
+from sts_lightning.config.identity import SHOWN, leaves, select
 from sts_lightning.core.console import print_scores
 from sts_lightning.core.files import write_atomic
 from sts_lightning.data.module import DataModule
@@ -361,6 +361,6 @@ def write_page(
         ],
         pairs=pairs,
         tokens_per_second=median(rates) if rates else None,
-        settings=[(key, shown(value)) for key, value in flat(without_volatile(settings or {})).items()],
+        settings=[(key, shown(value)) for key, value in select(leaves(settings or {}), SHOWN).items()],
     )
     write_atomic(run.page_file, text + "\n")

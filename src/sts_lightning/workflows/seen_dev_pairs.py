@@ -8,11 +8,10 @@ import os
 from omegaconf import DictConfig
 
 from sts_lightning.config.build import plain, takes
+from sts_lightning.config.check import flat
+from sts_lightning.config.identity import select
 from sts_lightning.core.errors import DataError
 from sts_lightning.data.files import find_files, weighted
-
-DEV_SPLIT = ("seed", "dev_fraction", "limit", "dev_path", "dev_split")
-"""Settings of data that decide which of the training pairs become dev pairs."""
 
 
 def describe_seen(name: str, selecting: DictConfig, trained: DictConfig) -> str | None:
@@ -29,7 +28,7 @@ def describe_seen(name: str, selecting: DictConfig, trained: DictConfig) -> str 
     data = selecting.data
     drawn = bool(data.get("dev_fraction")) and data.get("dev_path") is None and data.get("dev_split") is None
     ours, theirs = _sources(selecting), _sources(trained)
-    other_split = ours != theirs or any(data.get(key) != trained.data.get(key) for key in DEV_SPLIT)
+    other_split = ours != theirs or _split(selecting) != _split(trained)
     if drawn and set(ours) & set(theirs) and other_split:
         return (
             f"has trained on dev pairs of {name}: both take them from the training pairs, with another "
@@ -44,6 +43,12 @@ def describe_seen(name: str, selecting: DictConfig, trained: DictConfig) -> str 
             f"dev={trained.dev}."
         )
     return None
+
+
+def _split(cfg: DictConfig) -> dict[str, object]:
+    """Return the settings of data that decide which of the training pairs become dev pairs."""
+    settings = select(flat({"data": plain(cfg.data)}), {"dev"})
+    return {key: value for key, value in settings.items() if value is not None}
 
 
 def _sources(cfg: DictConfig) -> list[tuple[str, object, object]]:

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import DictConfig
 
+from sts_lightning.config.machine import decide, decided
 from sts_lightning.core.errors import CheckpointError, ConfigError, InterruptedRunError
 from sts_lightning.evaluation import score
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.state import differing
 from sts_lightning.workflows import build
 from sts_lightning.workflows.command import train_in
 from tests.runs.test_resume import Config
@@ -152,6 +155,33 @@ def test_weighted_files_resume_to_the_bit_and_changed_files_are_rejected(
     with pytest.raises(CheckpointError) as caught:
         train_in(run, RunFolder(run).load_config(), resume=True)
     assert caught.value.key == "data"
+    assert differing(RunFolder(run), on_this_machine(config(*own))) == ["the content of path"]
     (tmp_path / "b.csv").write_text(content)
+    assert differing(RunFolder(run), on_this_machine(config(*own))) == []
     train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(tmp_path / "whole", run)
+
+
+def on_this_machine(cfg: DictConfig) -> DictConfig:
+    return decided(cfg, decide(cfg))
+
+
+def test_a_resumed_run_may_record_and_cost_something_else(
+    uninterrupted: Path, config: Config, tmp_path: Path
+) -> None:
+    run, other = (
+        tmp_path / "run",
+        [
+            "data.num_workers=1",
+            "trainer.gradient_checkpointing=true",
+            "trainer.save_every=3",
+            "trainer.keep_every=10",
+            "trainer.keep_state=true",
+        ],
+    )
+    with pytest.raises(InterruptedRunError):
+        train_in(run, config(*EPOCHS), callbacks=[StopAt(7)])
+    assert differing(RunFolder(run), on_this_machine(config(*EPOCHS, *other))) == []
+    train_in(run, config(*EPOCHS, *other), resume=True)
+    same_results(uninterrupted, run)
+    assert RunFolder(run).kept_steps() == [10, 20, 30]

@@ -11,6 +11,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.config.compose import job_config
 from sts_lightning.config.options import Options, using
 from sts_lightning.config.trust import Trust
 from sts_lightning.core.errors import ConfigError, FailedJobsError
@@ -239,6 +240,27 @@ def test_a_job_of_a_failed_stage_is_cancelled(tmp_path: Path, monkeypatch: pytes
     assert planned[1].state == "not run"
 
 
+def test_edited_data_are_trained_in_another_folder(grid: Grid, tmp_path: Path) -> None:
+    """Also data that one stage reads; while what leaves the result as it is keeps the folder."""
+    mine = tmp_path / "mine.csv"
+    alone = [f"path={mine}", "data=pairs_file", "seed=1"]
+    staged = ["experiment=pcc", "model=tiny_mistral", f"+stages.stage1.path={mine}"]
+
+    def folders(*more: str) -> list[Path]:
+        grid.jobs.clear()
+        grid.stages.clear()
+        added = [grid.add(0, [*alone, *more]), grid.add(1, staged)]
+        return [*(job.folder for job in added), *grid.stages]
+
+    mine.write_text("a")
+    before = folders()
+    assert folders("trainer.micro_batch_size=8", "logger=csv") == before
+    mine.write_text("b")
+    after = folders()
+    assert len(after) == len(before) == 3
+    assert not {*after} & {*before}
+
+
 def test_settings_outside_the_identity_have_one_value(grid: Grid, tmp_path: Path) -> None:
     grid.add(0, ["seed=1", f"data_root={tmp_path}"])
     grid.add(1, ["seed=1", f"data_root={tmp_path}"])
@@ -258,9 +280,9 @@ def test_a_finished_run_without_what_a_sweep_asks_for_is_named(
 ) -> None:
     job = grid.add(0, ["seed=1"])
     job.run_folder.path.mkdir(parents=True)
-    job.run_folder.save_config(
-        OmegaConf.create({"trainer": {"keep_every": None}, "model": {}, "prompt": {}, "evaluation": {}})
-    )
+    planned = grid.jobs[job.folder]
+    with job_config(planned.composed):
+        job.run_folder.save_config(planned.configs[""])
     job.run_folder.metrics_file.touch()
     grid.jobs.clear()
     assert grid.add(1, ["seed=1", "trainer.save_every=7"]).folder == job.folder
@@ -268,3 +290,7 @@ def test_a_finished_run_without_what_a_sweep_asks_for_is_named(
     grid.jobs.clear()
     assert grid.add(2, ["seed=1", "trainer.keep_every=5"]).folder == job.folder
     assert f"{job.folder.name} has finished without trainer.keep_every" in caplog.text
+    grid.jobs.clear()
+    assert grid.add(3, ["seed=1", "callbacks=rank_monitor", "trainer.keep_state=true"]).folder == job.folder
+    assert "has finished without callbacks.rank_monitor" in caplog.text
+    assert "has finished without trainer.keep_state" in caplog.text

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from sts_lightning.config.identity import configuration_hash, defining, file_digests, move_data
+from sts_lightning.config.identity import configuration_hash, defining, file_digests, leaves, move_data
 
-RUN = {"name": "a", "seed": 1, "data_root": "here", "data": {"dev_path": "${data_root}", "size": 2}}
+RUN = {"name": "a", "seed": 1, "data_root": "here", "data": {"dev_path": "${data_root}/x", "size": 2}}
 
 
 def test_what_defines_a_run() -> None:
-    cfg = OmegaConf.create({**RUN, "hydra": {}, "cache_dir": "x"})
-    assert defining(cfg) == {"name": "a", "seed": 1, "data": {"dev_path": "here", "size": 2}}
+    cfg = OmegaConf.create({**RUN, "hydra": {}, "cache_dir": "???"})
+    assert defining(cfg) == {**RUN, "data": {"dev_path": "here/x", "size": 2}}
 
 
 def test_what_changes_the_hash() -> None:
@@ -25,6 +26,34 @@ def test_what_changes_the_hash() -> None:
     assert of(seed=2) != of()
     assert of(name="b") != of()
     assert of(name="b", named=False) == of(named=False)
+
+
+def test_an_edited_file_is_another_run(tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    for cfg in ({"path": [str(file)]}, {"data": {"dev_path": f"{tmp_path}/*.csv"}}):
+        file.write_text("a")
+        hashes = [configuration_hash(OmegaConf.create({**RUN, **cfg}))]
+        os.utime(file, ns=(1, 1))
+        hashes.append(configuration_hash(OmegaConf.create({**RUN, **cfg})))
+        file.write_text("b")
+        hashes.append(configuration_hash(OmegaConf.create({**RUN, **cfg})))
+        assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_paths_below_the_data_root_are_told_from_it() -> None:
+    """In lists and names too, while a word that begins alike stays."""
+    settings = {
+        "data_root": "data",
+        "path": {"data/a.csv": 1},
+        "files": ["data/b", "database/c"],
+        "split": "data",
+    }
+    assert leaves(settings) == {
+        "data_root": "data",
+        "path.${data_root}/a.csv": 1,
+        "files": ["${data_root}/b", "database/c"],
+        "split": "data",
+    }
 
 
 def test_where_a_teacher_keeps_vectors_does_not_matter() -> None:
@@ -71,5 +100,10 @@ def test_digests_of_the_files_that_settings_name(tmp_path: Path) -> None:
         "test": of("a"),
     }
     assert file_digests({"path": "owner/name"}) == {}
+    stages = {"one": {"experiment": "x", "path": a}, "two": {"data": {"test_path": b}}}
+    assert file_digests({"stages": stages}) == {
+        "stages.one.path": of("a"),
+        "stages.two.data.test_path": of("b"),
+    }
     (tmp_path / "b.csv").write_text("B")
     assert file_digests({"path": b}) == {"path": of("B")}

@@ -2,83 +2,169 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.identity import configuration_hash
-from sts_lightning.core.errors import ConfigError
+from sts_lightning.config.schema import COMPONENTS, EvalConfig, TrainConfig
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.listing import find_runs, group_seeds
 from sts_lightning.runs.metrics import RunMetrics
-from sts_lightning.runs.state import check_same
+from sts_lightning.runs.state import differing
 from tests.conftest import SHORT_RUN
 
 Config = Callable[..., DictConfig]
 
 RANKS = "callbacks=rank_monitor"
-REGULARIZER = ("regularizer=rank_reduction", RANKS)
-STOPPING = ("callbacks=[rank_monitor,early_stopping]", "callbacks.early_stopping.monitor=rank/energy")
-GATHER = ("trainer.official_gather=true",)
+BASE = (*SHORT_RUN, "auxiliary=teacher", "auxiliary.sources=[a]")
+
+FREE = {
+    "trainer": (
+        "devices num_nodes micro_batch_size chunk_tokens gradient_checkpointing cpu_fallback "
+        "log_every_n_steps save_every keep_every keep_state"
+    ),
+    "": "data_root papers logger cache_dir",
+    "data": "num_workers",
+    "auxiliary": "cache_dir",
+}
+"""Settings that leave the result as it is, whatever the schema says."""
+
+UNCHANGED = {f"{group}.{name}".strip(".") for group, names in FREE.items() for name in names.split()}
+
+SPLIT = ("seed", "limit", "dev_path", "dev_split", "dev_fraction", "dev_part", "dev_size")
+DEV = {"dev", *(f"data.{name}" for name in SPLIT)}
+"""Settings that decide which pairs select the weights."""
+
+ARGUMENTS = [*COMPONENTS, "data.batch_size", "loss.official", "model.max_length", "callbacks.ema.decay"]
+
+
+def fields_of(schema: Any, prefix: str = "") -> dict[str, Mapping[str, Any]]:
+    """Metadata of the leaves of a schema by dotted key."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for field in dataclasses.fields(schema):
+        group, key = field.default_factory, f"{prefix}{field.name}"
+        found |= fields_of(group, f"{key}.") if dataclasses.is_dataclass(group) else {key: field.metadata}
+    return found
+
+
+OF_TRAINING = fields_of(TrainConfig)
+OF_EVALUATION = fields_of(EvalConfig)
+
+
+def other(value: Any) -> Any:
+    """Return another value than that of a setting, of its type where there is one."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    if isinstance(value, list):
+        return [*value, 1]
+    if isinstance(value, dict):
+        return {**value, "other": {"_target_": "a.Class"}}
+    return f"{value}x"
+
+
+def untyped(cfg: DictConfig) -> DictConfig:
+    return OmegaConf.create(OmegaConf.to_container(cfg))
+
+
+def perturbed(cfg: DictConfig, key: str) -> DictConfig:
+    changed = copy.deepcopy(cfg)
+    OmegaConf.update(changed, key, other(OmegaConf.select(changed, key)), merge=False, force_add=True)
+    return changed
+
+
+def observed(one: DictConfig, two: DictConfig, folder: Path) -> tuple[bool, bool, bool]:
+    """Return whether two configurations have one hash, may go on in one folder, and are one group."""
+    for name, cfg in (("one", one), ("two", two)):
+        (folder / name).mkdir(parents=True)
+        RunFolder(folder / name).save_config(cfg)
+    goes_on = not differing(RunFolder(folder / "one"), two)
+    for name in ("one", "two"):
+        RunFolder(folder / name).save_metrics(RunMetrics(None, {"spearman": 80.0}))
+    groups = group_seeds(find_runs(folder))
+    return configuration_hash(one) == configuration_hash(two), goes_on, len(groups) == 1
+
+
+@pytest.mark.parametrize("place", ["", "parts"])
+def test_each_setting_of_a_training(place: str, config: Config, tmp_path: Path) -> None:
+    one = untyped(config(*BASE, "callbacks=ema"))
+    keys = [*OF_TRAINING, *ARGUMENTS]
+    if place:
+        one.data = {"_target_": "a.joint", "parts": {"mine": one.data}}
+        keys = [key for key in ARGUMENTS if key.startswith("data.")]
+    found = {}
+    for key in keys:
+        real = key.replace("data.", "data.parts.mine.") if place else key
+        found[key] = observed(one, perturbed(one, real), tmp_path / key)
+    by_hand = dict.fromkeys(keys, (False, False, False)) | dict.fromkeys(
+        UNCHANGED & set(keys), (True, True, True)
+    )
+    if not place:
+        by_hand |= {"seed": (False, False, True), "name": (False, True, True)}
+    assert found == by_hand
+
+    declared = {key: OF_TRAINING.get(key, {}).get("affects", COMPONENTS.get(key, "result")) for key in keys}
+    free = {key for key, kind in declared.items() if kind not in ("result", "dev")}
+    assert free - {"name"} == UNCHANGED & set(keys)
+    assert {key for key, kind in declared.items() if kind == "dev"} == DEV & set(keys)
+
+
+def test_each_setting_of_an_evaluation(config: Config, tmp_path: Path) -> None:
+    one = untyped(config("model=tiny_bert", of="eval"))
+    for key, metadata in OF_EVALUATION.items():
+        same = key in UNCHANGED
+        assert observed(one, perturbed(one, key), tmp_path / key)[:2] == (same, same), key
+        assert (metadata.get("affects", "result") not in ("result", "dev")) is same
+
+
+def test_one_key_affects_the_same_in_training_and_evaluation() -> None:
+    for key in OF_TRAINING.keys() & OF_EVALUATION.keys():
+        assert OF_TRAINING[key].get("affects") == OF_EVALUATION[key].get("affects"), key
 
 
 @pytest.mark.parametrize(
     ("given", "changed", "same"),
     [
-        # the result
-        ((), "optim.lr=1e-3", False),
-        ((), "data.batch_size=8", False),
-        ((), "trainer.max_steps=3", False),
-        ((), "trainer.val_every=2", False),
-        ((), "loss=cosent", False),
-        ((), "callbacks=ema", False),
-        # the division of a batch
-        ((), "trainer.micro_batch_size=8", True),
-        ((), "trainer.chunk_tokens=64", True),
-        ((), "trainer.devices=2", True),
-        ((), "trainer.num_nodes=2", True),
-        (GATHER, "trainer.devices=2", False),
-        # records
-        ((), "logger=csv", True),
-        ((), "data.num_workers=1", True),
-        ((), "trainer.log_every_n_steps=1", True),
-        ((), "trainer.save_every=1", True),
-        ((), "trainer.keep_every=1", True),
         ((), RANKS, True),
-        (REGULARIZER, "callbacks.rank_monitor.patience=9", False),
-        (STOPPING, "callbacks.rank_monitor.every=9", False),
-        # where the data are
-        ((), "data_root=elsewhere", True),
+        ((RANKS,), "callbacks.rank_monitor.every=9", True),
+        ((), "+callbacks.x._target_=lightning.pytorch.callbacks.LearningRateMonitor", True),
+        ((), "callbacks=ema", False),
+        ((), "logger=csv", True),
+        ((), "loss=cosent", False),
+        (("regularizer=rank_reduction", RANKS), "callbacks.rank_monitor.patience=9", False),
+        (
+            ("callbacks=[rank_monitor,early_stopping]", "callbacks.early_stopping.monitor=rank/energy"),
+            "callbacks.rank_monitor.every=9",
+            False,
+        ),
+        (("trainer.official_gather=true",), "trainer.devices=2", False),
+        (("trainer.official_gather=true",), "trainer.micro_batch_size=2", True),
     ],
 )
-def test_hash_resumption_and_group_agree(
+def test_settings_that_others_make_matter(
     given: tuple[str, ...], changed: str, same: bool, config: Config, tmp_path: Path
 ) -> None:
     one, two = (config(*SHORT_RUN, *given, *more) for more in ((), (changed,)))
-    assert (configuration_hash(one) == configuration_hash(two)) is same
-
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-    run = RunFolder(tmp_path / "one")
-    run.save_config(one)
-    try:
-        check_same(run, two)
-        resumes = True
-    except ConfigError:
-        resumes = False
-    assert resumes is same
-
-    for name, cfg in (("one", one), ("two", two)):
-        RunFolder(tmp_path / name).save_config(cfg)
-        RunFolder(tmp_path / name).save_metrics(RunMetrics(None, {"spearman": 80.0}))
-    assert len(group_seeds(find_runs(tmp_path))) == (1 if same else 2)
+    assert observed(one, two, tmp_path) == (same, same, same)
 
 
 def test_a_run_of_stages_has_one_division(config: Config) -> None:
     stages = {"one": {"experiment": "stage2"}}
-    one, two = (config(*SHORT_RUN, *more) for more in ((), ("trainer.micro_batch_size=8",)))
-    assert configuration_hash(one) == configuration_hash(two)
-    one.stages, two.stages = OmegaConf.create(stages), OmegaConf.create(stages)
-    assert configuration_hash(one) != configuration_hash(two)
+    one, two, three = (
+        config(*SHORT_RUN, *more) for more in ((), ("trainer.micro_batch_size=8",), ("logger=csv",))
+    )
+    assert configuration_hash(one) == configuration_hash(two) == configuration_hash(three)
+    for cfg in (one, two, three):
+        cfg.stages = OmegaConf.create(stages)
+    assert configuration_hash(one) == configuration_hash(three) != configuration_hash(two)
+    three.stages = {"one": {**stages["one"], "logger": {"csv": {"_target_": "a.Logger"}}}}
+    assert configuration_hash(one) == configuration_hash(three)
+    three.stages = {"one": {**stages["one"], "optim": {"lr": 1}}}
+    assert configuration_hash(one) != configuration_hash(three)

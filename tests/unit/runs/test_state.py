@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from sts_lightning.core.errors import CheckpointError, ConfigError, FinishedRunError, RunningElsewhereError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
+from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.state import (
     begin_again,
     check_free,
@@ -129,6 +131,44 @@ def test_what_makes_stages_other_ones(tmp_path: Path) -> None:
     stages.two.seed = 2
     with pytest.raises(ConfigError, match=r"other values of two\.seed;"):
         check_same(RunFolder(tmp_path), stages)
+
+
+def test_a_file_that_has_changed_is_named(tmp_path: Path) -> None:
+    """Of a run that has started, of a finished one, and of a stage; one that is gone is not compared."""
+    files = {name: tmp_path / f"{name}.csv" for name in ("path", "dev", "test")}
+    for path in files.values():
+        path.write_text("a")
+    data = {"dev_path": str(files["dev"]), "parts": {"own": {"test_path": str(files["test"])}}}
+    cfg = OmegaConf.create({"path": {str(files["path"]): 1.0}, "data": data})
+    found = {key: sha256(sha256("a")) for key in ("path", "data.dev_path", "data.parts.own.test_path")}
+    started, finished, whole = (RunFolder(tmp_path / name) for name in ("started", "finished", "whole"))
+    started.path.mkdir()
+    started.save_config(cfg, found)
+    finished.path.mkdir()
+    finished.save_config(cfg)
+    finished.save_metrics(RunMetrics(None, {"spearman": 1.0}, {"content": {"files": found}}))
+    stages = OmegaConf.create({"one": cfg, "two": cfg})
+    whole.path.mkdir()
+    whole.save_stages(stages)
+    whole.stage("one").path.mkdir()
+    whole.stage("one").save_config(cfg, found)
+    for run, same in ((started, cfg), (finished, cfg), (whole, stages)):
+        check_same(run, same)
+    files["test"].write_text("b")
+    for run, same, where in ((started, cfg, ""), (finished, cfg, ""), (whole, stages, "one.")):
+        with pytest.raises(
+            ConfigError, match=rf"values of {where}the content of data\.parts\.own\.test_path;"
+        ):
+            check_same(run, same)
+    files["test"].unlink()
+    check_same(started, cfg)
+    started.files_file.write_text("{")
+    with pytest.raises(CheckpointError, match=r"files\.json is broken"):
+        check_same(started, cfg)
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_beginning_again_leaves_logs_and_what_is_not_the_runs(
