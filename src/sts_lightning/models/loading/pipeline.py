@@ -222,7 +222,7 @@ def from_pipeline(
     roles = _roles(pipeline, default)
     if not pipeline.pools_prompt:
         if default is not None:
-            raise _reject(name, "a pooling with include_prompt=false, which leaves its prompt out,")
+            raise _reject(name, "a prompt that include_prompt=false leaves out of the pooling")
         if roles:
             log.warning("WARNING: %s: its prompts by role are left out, as its pooling does.", name)
         roles = {}
@@ -232,9 +232,15 @@ def from_pipeline(
     asymmetric = (template or SLOT).endswith(SLOT) and pooling != "mask_token"
     if not asymmetric or settings.get("view_templates") or settings.get("denoise", "none") != "none":
         roles = {}
+    rows = tokenizer.model_max_length if pipeline.row_tokens is None else pipeline.row_tokens
+    chosen: dict[Any, Any] = {
+        "limit": pipeline.sentence_tokens,
+        # A limit that is given may be larger than those of the files.
+        "row_limit": rows if limit is None and rows < UNLIMITED else None,
+        **pipeline.settings,
+    }
     given: dict[Any, Any] = {
         "pooling": pooling,
-        "max_length": max_length,
         "limit": limit,
         "normalize": normalize,
         "projection": projection,
@@ -243,7 +249,8 @@ def from_pipeline(
         **settings,
         "bidirectional_layers": settings.get("bidirectional_layers") or None,  # 0 is the default
     }
-    encoder = _build(pipeline, backbone, tokenizer, template, given)
+    chosen |= {key: value for key, value in given.items() if value is not None}
+    encoder = SentenceEncoder(backbone, tokenizer, max_length=max_length, template=template, **chosen)
     encoder.text_edit = pipeline.text_edit
     rows, text = encoder.tokenizer, "%s: pooling %s, template %r, %s%s tokens"
     prompts = "".join(f"{role} {template!r}, " for role, template in rows.roles.items())
@@ -445,12 +452,11 @@ def _static(files: ModelFiles, folder: str) -> Loaded:
     tensors, tokenizer = _tensors(files, folder), files.path(_at(folder, "tokenizer.json"))
     if tokenizer is None:
         raise CheckpointError(f"{files.name} lacks {_at(folder, 'tokenizer.json')}.", key="model.name")
-    unknown = sorted(tensors.keys() - {"embedding.weight", "embeddings", "mapping", "weights"})
+    unknown = tensors.keys() - {"embedding.weight", "embeddings", "mapping", "weights"}
     table = tensors.get("embedding.weight", tensors.get("embeddings"))
     if unknown or table is None or not table.is_floating_point():
-        raise _reject(
-            files.name, f"a table of {', '.join(f'{key} ({tensors[key].dtype})' for key in tensors)}"
-        )
+        held = ", ".join(f"{key} ({tensors[key].dtype})" for key in tensors)
+        raise _reject(files.name, f"a table of {held}")
     check_finite(tensors.items(), files.name, "model.name")
     table = table.float()
     if "mapping" in tensors:  # model2vec: several tokens have the vector of one row
@@ -472,8 +478,7 @@ def _tensors(files: ModelFiles, folder: str) -> dict[str, Tensor]:
     try:
         if found.suffix == ".safetensors":
             return load_file(found)
-        tensors: dict[str, Tensor] = torch.load(found, map_location="cpu", weights_only=True)
-        return tensors
+        return dict(torch.load(found, map_location="cpu", weights_only=True))
     except Exception as error:  # each library has other errors for damaged files
         raise explain(files.name, error) from error
 
@@ -532,26 +537,6 @@ def _roles(pipeline: Pipeline, template: str | None) -> dict[Role, str]:
     roles = dict(pipeline.roles) or _prompts_by_role(pipeline.prompts)
     same = all(text + SLOT == (template or SLOT) for text in roles.values())
     return {} if same or not (template or SLOT).endswith(SLOT) else roles
-
-
-def _build(
-    pipeline: Pipeline,
-    backbone: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    template: str | None,
-    given: Mapping[Any, Any],
-) -> SentenceEncoder:
-    """Build the encoder of a pipeline; ``given`` settings take precedence over it, unless they are None."""
-    rows = tokenizer.model_max_length if pipeline.row_tokens is None else pipeline.row_tokens
-    chosen: dict[str, Any] = {
-        "max_length": None,
-        "limit": pipeline.sentence_tokens,
-        # A limit that is given may be larger than those of the files.
-        "row_limit": rows if given.get("limit") is None and rows < UNLIMITED else None,
-        **pipeline.settings,
-    }
-    chosen |= {key: value for key, value in given.items() if value is not None}
-    return SentenceEncoder(backbone, tokenizer, template=template, **chosen)
 
 
 def tolerance_of(encoder: SentenceEncoder) -> float:
