@@ -294,7 +294,7 @@ def _stated(
         roles = {}
     if not pipeline.pools_prompt:
         if default is not None:
-            raise _reject(name, "a pooling with include_prompt=false, which leaves its prompt out,")
+            raise _reject(name, "a prompt that include_prompt=false leaves out of the pooling")
         if roles:
             log.warning("WARNING: %s: its prompts by role are left out, as its pooling does.", name)
         roles = {}
@@ -466,12 +466,11 @@ def _static(files: ModelFiles, folder: str) -> Loaded:
     tensors, tokenizer = _tensors(files, folder), files.path(_at(folder, "tokenizer.json"))
     if tokenizer is None:
         raise CheckpointError(f"{files.name} lacks {_at(folder, 'tokenizer.json')}.", key="model.name")
-    unknown = sorted(tensors.keys() - {"embedding.weight", "embeddings", "mapping", "weights"})
+    unknown = tensors.keys() - {"embedding.weight", "embeddings", "mapping", "weights"}
     table = tensors.get("embedding.weight", tensors.get("embeddings"))
     if unknown or table is None or not table.is_floating_point():
-        raise _reject(
-            files.name, f"a table of {', '.join(f'{key} ({tensors[key].dtype})' for key in tensors)}"
-        )
+        held = ", ".join(f"{key} ({tensors[key].dtype})" for key in tensors)
+        raise _reject(files.name, f"a table of {held}")
     check_finite(tensors.items(), files.name, "model.name")
     table = table.float()
     if "mapping" in tensors:  # model2vec: several tokens have the vector of one row
@@ -493,8 +492,7 @@ def _tensors(files: ModelFiles, folder: str) -> dict[str, Tensor]:
     try:
         if found.suffix == ".safetensors":
             return load_file(found)
-        tensors: dict[str, Tensor] = torch.load(found, map_location="cpu", weights_only=True)
-        return tensors
+        return dict(torch.load(found, map_location="cpu", weights_only=True))
     except Exception as error:  # each library has other errors for damaged files
         raise explain(files.name, error) from error
 
