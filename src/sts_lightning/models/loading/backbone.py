@@ -199,8 +199,6 @@ def configure(
         ConfigError: The configuration has no such attribute, the model asks for a kernel from the hub, or
             there is no such implementation of attention.
     """
-    if not trust_remote_code:
-        _forget_code(name, model_config)
     if model_config.model_type == "nomic_bert" and not trust_remote_code:
         from sts_lightning.models.architectures.nomic import check_config
 
@@ -214,6 +212,8 @@ def configure(
         for part in parts:
             if hasattr(part, key):
                 setattr(part, key, value)
+    if not trust_remote_code:  # now: a setting may name a kernel too
+        _forget_code(name, model_config)
 
 
 def text_config(config: PreTrainedConfig) -> PreTrainedConfig:

@@ -201,7 +201,7 @@ def from_pipeline(
             key="model.projection",
             hint="Leave it null to keep them, or set it to none to drop them.",
         )
-    base = Base(pinned(name, backbone), dtype, quantization, config or {})
+    base = Base(pinned(pipeline.transformer or name, backbone), dtype, quantization, config or {})
     encoder = SentenceEncoder(
         backbone,
         tokenizer,

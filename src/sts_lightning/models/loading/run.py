@@ -96,14 +96,13 @@ def load(
         CheckpointError: The folder is neither a finished run nor a model, or its files are broken.
         ConfigError: The model has a part without an equivalent here, or cannot be loaded.
     """
+    name = str(source)
     if not _is_model(source):
-        folder = model_folder(RunFolder(source), "best" if step is None else step)
-    elif step is None:
-        folder = Path(source)  # an id, too, which keeps its form
-    else:
+        name = str(model_folder(RunFolder(source), "best" if step is None else step))
+    elif step is not None:
         raise ConfigError("step names kept weights of a run.", key="step")
     try:
-        encoder, precision = read_model(str(folder), trust_remote_code, quantization, device)
+        encoder, precision = read_model(name, trust_remote_code, quantization, device)
     except ValueError as error:  # all its settings are those of the model's files
         raise CheckpointError(f"{source}: {error}", key="model.name") from error
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")  # where it is going to compute
