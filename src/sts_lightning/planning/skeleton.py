@@ -87,7 +87,7 @@ def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = N
     ) -> Loaded:
         if find_adapter(name) is not None:  # merged into its base, it changes no shape
             files = ModelFiles(name)
-            name, _ = base_of(files, read_own(files))
+            name = base_of(files, read_own(files))[0]
         settings = _settings(name, trust_remote_code, notes)
         configure(settings, config or {}, name, trust_remote_code)
         nonlocal depth

@@ -156,8 +156,8 @@ def load_backbone(
 
         check_fraction(backbone, quantization, name)
     bare = tokenizer.init_kwargs.pop(BARE, None)
-    # A model folder of ours names its template, which is put around each sentence here: the tokenizer must not
-    # do it too. Where another library has saved the model again, the tokenizer's tokens are all there is.
+    # A model folder of ours names its template, which is put around each sentence here: the tokenizer must
+    # not do it too. Where another library has saved the model again, the tokenizer's tokens are all there is.
     if bare is not None and ModelFiles(name).path(OWN_FILE) is not None:
         set_post_processor(tokenizer, bare)
     return backbone, tokenizer
