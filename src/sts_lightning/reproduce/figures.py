@@ -365,7 +365,7 @@ def draw_rows(name: str, table: Table, of: str, rows: Sequence[str], on: Sentenc
     seeds = ", ".join(str(seed) for seed in table.run_seeds)
     models = ", ".join(dict.fromkeys(str(cell.model) for cell in cells if cell.model is not None))
     source = ", ".join(part for part in (of, models, f"seeds {seeds}") if part)
-    return _draw(name, [read_run(run.run_folder, row, run.trust) for row, run in runs], source, on)
+    return _draw(name, [read_run(run.run_folder, row) for row, run in runs], source, on)
 
 
 def _draw(name: str, runs: Sequence[FigureRun], source: str, on: Sentences) -> Figure:

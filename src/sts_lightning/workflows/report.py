@@ -14,6 +14,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from matplotlib.image import imread
+from omegaconf import OmegaConf
 
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 from sts_lightning.config.check import flat, shown
@@ -119,7 +120,8 @@ def report(
     # It marks the run as finished: what others read of one, weights and predictions, is there by now. What
     # follows only shows the results, and may fail in other people's code.
     run.save_metrics(metrics)
-    drop_optimizer(run)
+    if not OmegaConf.select(cfg, "trainer.keep_state", default=False):
+        drop_optimizer(run)
     title = f"{cfg.name}, seed {cfg.seed}"
     with _optional("plots"):
         monitor = monitor_of(data.dev)

@@ -12,7 +12,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config, path_override
 from sts_lightning.config.schema import EvalConfig
-from sts_lightning.config.trust import Trust, check_links, read_config
+from sts_lightning.config.stored import read_settings
+from sts_lightning.config.trust import Trust
 from sts_lightning.core.conf_folders import command_line
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.core.text import counted
@@ -23,6 +24,7 @@ from sts_lightning.models.loading.backbone import check_finite
 from sts_lightning.models.loading.run import part_of
 from sts_lightning.planning.skeleton import build_skeleton
 from sts_lightning.runs.folder import RunFolder, no_run
+from sts_lightning.runs.lock import check_links
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import SELECTS, load_predictions
 
@@ -95,13 +97,15 @@ def _configuration(run: RunFolder, trust: Trust) -> DictConfig:
     check_links(run.path)
     if not run.config_file.is_file():
         raise no_run(run.path, run.config_file.name)
-    cfg = read_config(run.config_file, trust)
+    cfg = OmegaConf.create(read_settings(run.config_file))
     if "suite" not in cfg:
         return check_config(run.load_config(trust))
     try:
         OmegaConf.merge(OmegaConf.structured(EvalConfig), cfg)
     except OmegaConfBaseException as error:
-        raise run.of_another_version(str(error.full_key)) from error
+        raise CheckpointError(
+            f"{run.config_file}: {str(error).splitlines()[0]}", str(error.full_key)
+        ) from error
     return cfg
 
 
