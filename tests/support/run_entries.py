@@ -18,7 +18,6 @@ from omegaconf import DictConfig, open_dict
 
 import sts_lightning
 from sts_lightning.config.options import take_options, using
-from sts_lightning.config.trust import Trust
 from sts_lightning.core.conf_folders import Entry
 from sts_lightning.evaluation.suites import Suite
 from sts_lightning.export.export import export
@@ -128,7 +127,7 @@ def init_from(run: Path, output: Path, *consent: str) -> None:
 
 
 def average(run: Path, output: Path, *consent: str) -> None:
-    average_runs([run], output / "average", [0.5], Trust(bool(consent)))
+    average_runs([run], output / "average", [0.5])
 
 
 ENTRIES = {

@@ -36,7 +36,6 @@ def state_for(folder: RunFolder, composed: DictConfig) -> State:
     state = folder.state
     if state != "new":
         check_same(folder, composed)
-        check_files(folder)
     return state
 
 
@@ -136,30 +135,6 @@ def _differing(run: RunFolder, stored: Mapping[str, Any], wanted: Mapping[str, A
     return sorted(
         key for key in before.keys() | now.keys() if before.get(key, absent) != now.get(key, absent)
     )
-
-
-def check_files(folder: RunFolder) -> None:
-    """Reject results that were made from another content of the user's files than they have now.
-
-    A file that is gone is not compared, nor the results of a version that kept no digests.
-
-    Args:
-        folder: Run folder; of a run of several stages, those that have finished are checked.
-
-    Raises:
-        ConfigError: A file has changed; the message names its setting and the folder.
-    """
-    for run in folder.stages() or [folder]:
-        known = run.metrics().content.get("files") if run.metrics_file.is_file() else None
-        now = file_digests(run.settings()) if known else {}
-        changed = [key for key, digest in (known or {}).items() if now.get(key, digest) != digest]
-        if changed:
-            raise ConfigError(
-                f"{run.name} has the results of another content of {', '.join(changed)}: the files have "
-                "changed since.",
-                key=changed[0],
-                hint="Take another name=..., or remove the folder to run it again.",
-            )
 
 
 def begin_again(folder: RunFolder) -> None:

@@ -24,7 +24,6 @@ from sts_lightning.core.errors import RunningElsewhereError, UserError
 from sts_lightning.core.hardware import NUMBERS
 from sts_lightning.core.signals import KILL, PARENT
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.state import check_files
 
 PATIENCE = 60.0
 """Seconds that a job has to save its state once the user stops the sweep, or its time is over."""
@@ -140,8 +139,6 @@ def run_job(job: Job, resources: Resources, timeout_minutes: float | None = None
         timeout_minutes: Time limit, after which the job saves its state and ends; None: no limit.
     """
     try:
-        for folder in (job.folder, *job.needs):
-            check_files(RunFolder(folder))
         if _read_result(job):
             job.state = "was done"
             return

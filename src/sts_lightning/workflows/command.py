@@ -143,7 +143,7 @@ def train_in(
                 clock = RunClock()
                 parts = validate(folder, cfg, (clock, *callbacks))
                 experiment = build_experiment(parts, command)
-                if parts.resumed:
+                if folder.resumable or folder.finished:
                     _check_length(folder, experiment.steps.total_steps)
                 with log_to(folder.log_file), quiet_lightning(), _stopping_others(experiment.trainer):
                     if first:  # before its configuration changes: killed in between, it is an interrupted run
