@@ -53,7 +53,7 @@ def trained(rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing stopped; it keeps the state to resume from."""
     run = tmp_path_factory.mktemp("runs") / "whole"
     with initialize_config_dir(str(CONF), version_base="1.3"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sts_lightning.workflows.report.drop_optimizer", lambda run: None)
+        patch.setattr(RunFolder, "remove_state", lambda run: None)
         train_in(run, compose("train", [EXACT, *ROW_RUN, f"path={rows}/qa.csv", "name=test"]))
     return run
 

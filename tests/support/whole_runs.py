@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
-from sts_lightning.runs.folder import RunFolder
+from sts_lightning.models.loading.folder import TRAINING
+from sts_lightning.models.loading.pipeline import read_model
 from sts_lightning.runs.history import read_history
 from tests.conftest import SHORT_RUN
 
@@ -45,8 +47,11 @@ def metrics(run: Path) -> dict[str, Any]:
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
-    state: dict[str, torch.Tensor] = RunFolder(run).read_checkpoint("best")["state_dict"]
-    return state
+    """The selected weights of an encoder and of the head of its loss."""
+    encoder, _ = read_model(str(run / "model"))
+    training = run / "model" / TRAINING
+    own = load_file(training) if training.is_file() else {}
+    return own | {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
 
 
 def same_results(one: Path, two: Path) -> None:

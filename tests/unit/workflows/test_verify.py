@@ -9,19 +9,18 @@ from typing import Any
 import pytest
 import yaml
 
-from sts_lightning.config.trust import NOTHING
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.evaluation.score import score
-from sts_lightning.models.loading.run import load_from
+from sts_lightning.models.loading.run import load
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.verify import verify
-from tests.support.damage import DAMAGE, change_json, cut
+from tests.support.damage import DAMAGE, change_json, cut, weights_of
 from tests.support.run_entries import edit, write_finished
 
-CHECKED = ["config.yaml", "metrics.json", "checkpoints/best.ckpt", "predictions.npz"]
+CHECKED = ["config.yaml", "metrics.json", "model", "predictions.npz"]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +37,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = only.subsets[next(iter(only.subsets))]
     subsets = {"a": table.select(range(15)), "b": table.select(range(15, len(table)))}
     data.tests[:] = [STSTask(only.name, subsets)]
-    found = score(load_from(run, cfg).eval(), data, cfg.evaluation)
+    found = score(load(run.path), data, cfg.evaluation)
     save_predictions(run, data.tests, found.test_cosines)
     run.save_metrics(RunMetrics(found.test, {**found.dev}, {"best_step": 2}))
     return run.path
@@ -50,7 +49,7 @@ def run(whole: Path, tmp_path: Path) -> RunFolder:
 
 
 def outcomes(run: RunFolder) -> dict[str, tuple[str, str]]:
-    return {check.name: (check.outcome, check.text) for check in verify(run, NOTHING)}
+    return {check.name: (check.outcome, check.text) for check in verify(run)}
 
 
 def test_a_whole_run(run: RunFolder) -> None:
@@ -92,8 +91,8 @@ def test_what_is_not_on_this_machine_is_not_checked(run: RunFolder) -> None:
 
     edit(run.config_file, elsewhere)
     found = outcomes(run)
-    assert found["checkpoints/best.ckpt"][0] == "not checked"
-    assert "/no/such/model" in found["checkpoints/best.ckpt"][1]
+    assert found["model"][0] == "not checked"
+    assert "/no/such/model" in found["model"][1]
 
 
 def test_stages_and_evaluations(run: RunFolder, tmp_path: Path) -> None:
@@ -103,9 +102,9 @@ def test_stages_and_evaluations(run: RunFolder, tmp_path: Path) -> None:
     (both / "stages.yaml").write_text(yaml.safe_dump({"one": stage, "two": stage}))
     for name in ("one", "two"):
         shutil.copytree(run.path, both / name)
-    cut(both / "two" / "checkpoints" / "best.ckpt")
+    cut(weights_of(RunFolder(both / "two")))
     found = outcomes(RunFolder(both))
-    assert [name for name in found if found[name][0] != "ok"] == ["two: checkpoints/best.ckpt"]
+    assert [name for name in found if found[name][0] != "ok"] == ["two: model"]
     assert len(found) == 2 * len(CHECKED) - 1
     (both / "stages.yaml").write_text("../one: {}\n")
     assert outcomes(RunFolder(both))["stages.yaml"][0] == "wrong"
