@@ -293,6 +293,7 @@ def same_as_first(bench: Bench, folder: str) -> str:
     """Compare a run with the first of its seed, to the bit."""
     import torch
 
+    import sts_lightning
     from sts_lightning.runs.folder import RunFolder
 
     if not RunFolder(bench.work / "seed a").finished:
@@ -301,7 +302,7 @@ def same_as_first(bench: Bench, folder: str) -> str:
     for name in ("seed a", folder):
         run = RunFolder(bench.work / name)
         rows = [{key: row[key] for key in row if "per_second" not in key} for row in run.history()]
-        found.append((run.read_checkpoint("best")["state_dict"], rows))
+        found.append((sts_lightning.load(run.path).state_dict(), rows))
     (one, history), (two, other) = found
     differ = sum(not torch.equal(one[name], two[name]) for name in one)
     if differ or history != other:

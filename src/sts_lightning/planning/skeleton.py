@@ -41,7 +41,8 @@ from sts_lightning.models.loading.backbone import (
     take_encoder,
     text_config,
 )
-from sts_lightning.models.loading.hub import find
+from sts_lightning.models.loading.hub import ModelFiles, find, find_adapter
+from sts_lightning.models.loading.own_file import base_of, read_own
 from sts_lightning.models.loading.quantization import quantization_config
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.planning.fake import explaining_untraceable
@@ -84,6 +85,9 @@ def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = N
         quantization: Quantization,
         _: str | None,
     ) -> Loaded:
+        if find_adapter(name) is not None:  # merged into its base, it changes no shape
+            files = ModelFiles(name)
+            name = base_of(files, read_own(files))[0]
         settings = _settings(name, trust_remote_code, notes)
         configure(settings, config or {}, name, trust_remote_code)
         nonlocal depth

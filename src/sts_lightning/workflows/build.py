@@ -23,7 +23,7 @@ from sts_lightning.evaluation.dev_scores import monitor_of
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.architectures.positions import NOT_REPEATABLE
 from sts_lightning.models.encoder import SentenceEncoder, freeze
-from sts_lightning.models.loading.folder import check_writable, load_weights, step_of
+from sts_lightning.models.loading.folder import check_writable, load_weights, refers_to_base, step_of
 from sts_lightning.models.loading.run import build_encoder, model_folder, set_evaluation_text
 from sts_lightning.runs.folder import RunFolder, Which
 from sts_lightning.training.assembly import make_loss, make_module
@@ -161,8 +161,9 @@ def warm_start(run: RunFolder, cfg: DictConfig, encoder: SentenceEncoder, loss: 
     same_head = bool(head) and {name: value.shape for name, value in head.items()} == own
     if same_head:
         loss.load_state_dict(head)
-    adapted = hasattr(encoder.backbone, "peft_config")
-    names = {name for name, weight in encoder.named_parameters() if weight.requires_grad or not adapted}
+    # Those of a base that is not trained are in its own files.
+    whole = not refers_to_base(encoder)
+    names = {name for name, weight in encoder.named_parameters() if weight.requires_grad or whole}
     log.info(
         "starting from %s (%s%s): %d weights of the encoder, %s",
         run.name,

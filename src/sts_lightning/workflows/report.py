@@ -14,7 +14,6 @@ import numpy as np
 from jinja2 import Environment, PackageLoader
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from matplotlib.image import imread
-from torch import Tensor
 
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 from sts_lightning.config.check import shown
@@ -35,8 +34,8 @@ from sts_lightning.evaluation.verdict import Verdict, compare_tasks, verdict_of
 from sts_lightning.evaluation.verdict import in_words as verdict_in_words
 from sts_lightning.export.check import sample_texts
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading.backbone import check_weights
 from sts_lightning.models.loading.folder import write_model
-from sts_lightning.models.loading.run import load_best
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import scores_before_and_at
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain, environment
@@ -79,7 +78,10 @@ def report(
     run, cfg, data = parts.run, parts.cfg, parts.data
     if parts.first:
         _write_final(experiment)
-    best_step = load_best(run, encoder)
+    checkpoint = run.read_checkpoint("best")
+    best_step: int = checkpoint["global_step"]
+    check_weights(experiment.module.state_dict(), checkpoint["state_dict"], str(run.checkpoint("best")))
+    experiment.module.load_state_dict(checkpoint["state_dict"], strict=False)
     encoder.to(trainer.strategy.root_device)
     mixture: dict[str, Any] | None = None
     if cfg.trainer.wise_ft:
@@ -87,7 +89,8 @@ def report(
 
         mixture = mix_with_start(run, cfg, encoder, data, parts.first)
     if parts.first:
-        write_model(encoder, run.model(), _head(run), best_step, cfg.evaluation.precision)
+        head = experiment.module.loss.state_dict()
+        write_model(encoder, run.model(), head, best_step, cfg.evaluation.precision)
     tuned = score(encoder, data, cfg.evaluation)
     if not parts.first:
         return tuned.dev_score
@@ -157,12 +160,6 @@ def report(
         if line is not None:
             log.info("%s", verdict_in_words(line))
     return tuned.dev_score
-
-
-def _head(run: RunFolder) -> dict[str, Tensor]:
-    """Return the weights of the loss head at the best dev score."""
-    weights = run.read_checkpoint("best", mmap=True, whole=False)["state_dict"]
-    return {name.removeprefix("loss."): value for name, value in weights.items() if name.startswith("loss.")}
 
 
 def _general(untuned: Scores | None, tuned: Scores, data: DataModule) -> Verdict | None:

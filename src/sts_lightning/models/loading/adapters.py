@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,6 @@ from transformers import AutoTokenizer, PreTrainedModel
 
 from sts_lightning.core.choices import Quantization
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.core.files import read_json
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.compute.lora import fuse
 from sts_lightning.models.loading.backbone import (
@@ -27,8 +28,9 @@ from sts_lightning.models.loading.backbone import (
     check_vocabulary,
     load_backbone,
 )
-from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, WEIGHTS
-from sts_lightning.models.loading.quantization import check_quantization, dequantized
+from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, WEIGHTS, ModelFiles
+from sts_lightning.models.loading.own_file import base_of, read_own
+from sts_lightning.models.loading.quantization import dequantized
 
 if TYPE_CHECKING:  # peft takes seconds to import, and few runs have an adapter
     from peft import PeftConfig, PeftModel
@@ -179,20 +181,31 @@ def load_merged(
             key="model.name",
             hint=USE_RUN,
         )
-    base, trained_with = _base_of(folder, settings)
-    try:
-        backbone, tokenizer = load_backbone(base, config, trust_remote_code, dtype, trained_with, device)
-    except (UserError, ValueError) as error:
-        raise ConfigError(
-            f"the adapter {folder} needs its base {base}, a model and no adapter: {error}",
-            key="model.name",
-            hint=f"If the base has moved, set base_model_name_or_path in {folder / SETTINGS}.",
-        ) from error
+    files = ModelFiles(str(folder))
+    own = read_own(files)
+    source, base = base_of(files, own)
+    with naming_base(name, source):
+        backbone, tokenizer = load_backbone(
+            source, config, trust_remote_code, dtype, base.quantization, device
+        )
     backbone = _merge(dequantized(backbone), settings, folder)
-    if (folder / "tokenizer_config.json").is_file():
+    if own is None and (folder / "tokenizer_config.json").is_file():
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         check_vocabulary(tokenizer, backbone, str(folder))
     return backbone, tokenizer
+
+
+@contextmanager
+def naming_base(name: str, source: str) -> Iterator[None]:
+    """Say in an error that a model is loaded as the base of another one."""
+    try:
+        yield
+    except (UserError, ValueError) as error:
+        raise ConfigError(
+            f"{name} needs its base {source}: {error}",
+            key="model.name",
+            hint=f"If the base has moved, set its name in {SETTINGS} and {OWN_FILE}.",
+        ) from error
 
 
 def adapter_settings(folder: Path) -> Any:
@@ -217,25 +230,6 @@ def adapter_settings(folder: Path) -> Any:
         raise ConfigError(f"{folder}: {error}", key="model.name") from error
     settings.inference_mode = False  # which would freeze it
     return settings
-
-
-def _base_of(folder: Path, settings: Any) -> tuple[str, Quantization]:
-    """Return the base of an adapter, and its quantisation in training."""
-    base, revision = settings.base_model_name_or_path, settings.revision
-    try:
-        if not isinstance(base, str) or not base:
-            raise ValueError("base_model_name_or_path is missing, the model that the adapter is for")
-        own = read_json(folder / OWN_FILE) if (folder / OWN_FILE).is_file() else {}
-        trained_with: Any = own.get("base", own).get("quantization") or "none"
-        check_quantization(trained_with)
-    except (ValueError, AttributeError) as error:
-        raise CheckpointError(
-            f"{folder}: {SETTINGS} or {OWN_FILE} cannot be read ({' '.join(str(error).split())[:200]}).",
-            key="model.name",
-        ) from error
-    if not Path(base).is_dir() and (folder / base).is_dir():  # a base without a name
-        return str(folder / base), "none"
-    return f"{base}@{revision}" if revision and not Path(base).is_dir() else base, trained_with
 
 
 def _merge(backbone: PreTrainedModel, settings: Any, folder: Path) -> PreTrainedModel:

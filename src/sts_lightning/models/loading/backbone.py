@@ -156,8 +156,8 @@ def load_backbone(
 
         check_fraction(backbone, quantization, name)
     bare = tokenizer.init_kwargs.pop(BARE, None)
-    # A model folder of ours names its template, which is put around each sentence here: the tokenizer must not
-    # do it too. Where another library has saved the model again, the tokenizer's tokens are all there is.
+    # A model folder of ours names its template, which is put around each sentence here: the tokenizer must
+    # not do it too. Where another library has saved the model again, the tokenizer's tokens are all there is.
     if bare is not None and ModelFiles(name).path(OWN_FILE) is not None:
         set_post_processor(tokenizer, bare)
     return backbone, tokenizer
@@ -199,8 +199,6 @@ def configure(
         ConfigError: The configuration has no such attribute, the model asks for a kernel from the hub, or
             there is no such implementation of attention.
     """
-    if not trust_remote_code:
-        _forget_code(name, model_config)
     if model_config.model_type == "nomic_bert" and not trust_remote_code:
         from sts_lightning.models.architectures.nomic import check_config
 
@@ -214,6 +212,8 @@ def configure(
         for part in parts:
             if hasattr(part, key):
                 setattr(part, key, value)
+    if not trust_remote_code:  # now: a setting may name a kernel too
+        _forget_code(name, model_config)
 
 
 def text_config(config: PreTrainedConfig) -> PreTrainedConfig:

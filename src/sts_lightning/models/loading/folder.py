@@ -119,7 +119,7 @@ def load_weights(encoder: SentenceEncoder, folder: Path) -> dict[str, Tensor]:
     with torch.random.fork_rng(devices=[]):  # the library may draw weights before it reads them
         if adapted:
             load_adapter(encoder.backbone, folder)
-        elif not _refers(encoder):
+        elif not refers_to_base(encoder):
             backbone, _ = load_backbone(
                 str(folder), trust_remote_code=hasattr(encoder.plain_backbone.config, "auto_map")
             )
@@ -176,7 +176,7 @@ def check_writable(encoder: SentenceEncoder) -> None:
 def _write(encoder: SentenceEncoder, folder: Path) -> dict[str, Any]:
     """Write weights, tokenizer and modules, and return the content of `OWN_FILE`."""
     reason = unsayable(encoder)
-    if (encoder.base or Base()).name is None and _refers(encoder):
+    if (encoder.base or Base()).name is None and refers_to_base(encoder):
         save_base(encoder, folder / BASE)
         reason = reason or "its base has no name"
     save_weights(encoder, folder)
@@ -197,7 +197,7 @@ def describe(encoder: SentenceEncoder, reason: str | None) -> dict[str, Any]:
     }
 
 
-def _refers(encoder: SentenceEncoder) -> bool:
+def refers_to_base(encoder: SentenceEncoder) -> bool:
     """Return whether a folder names the base instead of holding its weights: adapters, quantised weights."""
     return hasattr(encoder.backbone, "peft_config") or getattr(encoder.plain_backbone, "is_quantized", False)
 
@@ -215,7 +215,7 @@ def save_weights(encoder: SentenceEncoder, folder: Path) -> None:
         settings = json.loads((folder / SETTINGS).read_text("utf-8"))
         settings |= {"base_model_name_or_path": name, "revision": revision or None, "inference_mode": True}
         write_json(folder / SETTINGS, settings)
-    elif not _refers(encoder):
+    elif not refers_to_base(encoder):
         backbone.save_pretrained(folder)
 
 
@@ -279,7 +279,7 @@ def unsayable(encoder: SentenceEncoder) -> str | None:
     adapter = getattr(encoder.backbone, "peft_config", {}).get("default")
     if adapter is not None and adapter.is_prompt_learning:
         return "a trained prefix"
-    if base.quantization != "none" and _refers(encoder):
+    if base.quantization != "none" and refers_to_base(encoder):
         return f"a base in {base.quantization}"
     if only_ours(backbone):
         return f"{type(backbone).__name__}, an architecture that transformers lacks or has beside a decoder"

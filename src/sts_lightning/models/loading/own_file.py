@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from sts_lightning.core.files import as_type
 from sts_lightning.models.encoder import Base
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles
+from sts_lightning.models.text.template import MASK
 
 BASE = "base"
 """Folder in a model folder with the base of an adapter that has no name."""
@@ -27,14 +28,12 @@ class Own:
         base: Where the backbone's own weights come from.
         precision: Precision in which the weights are meant to be used; None for their own.
         step: Optimiser step of the weights; None if it is not known.
-        version: Version that wrote it; None for 0.3 and before.
     """
 
     encoding: EncodingConfig
     base: Base = field(default_factory=Base)
     precision: Precision | None = None
     step: int | None = None
-    version: str | None = None
 
 
 def read_own(files: ModelFiles) -> Own | None:
@@ -55,7 +54,7 @@ def read_own(files: ModelFiles) -> Own | None:
             {name: content["base"][name] for name in ("name", "dtype", "quantization", "config")}, Base
         )
         encoding = EncodingConfig.from_json(content["encoding"], source)
-        return Own(encoding, base, content.get("precision"), content.get("step"), content.get("version"))
+        return Own(encoding, base, content.get("precision"), content.get("step"))
     except (KeyError, TypeError, ValueError) as error:
         what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise CheckpointError(f"{source}: {what}", key="model.name") from error
@@ -76,13 +75,34 @@ def _of_0_3(content: Mapping[str, Any], files: ModelFiles) -> dict[str, Any]:
     counted = [name for name in ("template", "query", "document") if content.get(name) is not None]
     length = encoding.pop("max_length", None)
     encoding |= {"max_length": None, "evaluation_length": None, "limit" if counted else "row_limit": length}
-    base = {
-        "name": None,
-        "dtype": "float32",
-        "quantization": content.get("quantization", "none"),
-        "config": {},
-    }
-    if (adapter := files.json(SETTINGS, dict)) and (name := adapter.get("base_model_name_or_path")):
-        revision = adapter.get("revision")
-        base["name"] = f"{name}@{revision}" if revision and not Path(name).is_dir() else name
-    return {"encoding": encoding, "base": base}
+    if isinstance(template := encoding.get("template"), str):  # it has the mask token itself
+        mask = files.json("tokenizer_config.json", dict).get("mask_token")
+        token = mask.get("content") if isinstance(mask, dict) else mask
+        encoding["template"] = template.replace(token, MASK) if token else template
+    base = {"name": adapter_base(files), "quantization": content.get("quantization", "none")}
+    return {"encoding": encoding, "base": base | {"dtype": "float32", "config": {}}}
+
+
+def adapter_base(files: ModelFiles) -> str | None:
+    """Return the name of the base that an adapter's settings state, with its commit."""
+    settings = files.json(SETTINGS, dict)
+    name, revision = settings.get("base_model_name_or_path"), settings.get("revision")
+    return f"{name}@{revision}" if name and revision and not Path(name).is_dir() else name
+
+
+def base_of(files: ModelFiles, own: Own | None) -> tuple[str, Base]:
+    """Return where the weights are that a model folder names instead of holding them, and how they are loaded.
+
+    Raises:
+        CheckpointError: The folder names none.
+    """
+    base, inside = Base() if own is None else own.base, Path(files.source) / BASE
+    name = base.name or adapter_base(files)
+    if name in (None, BASE) and inside.is_dir():  # quantised weights there bring their quantisation
+        return str(inside), replace(base, quantization="none")
+    if not isinstance(name, str) or not name:
+        raise CheckpointError(
+            f"{files.name}: {SETTINGS} has no base_model_name_or_path, the model that the adapter is for.",
+            key="model.name",
+        )
+    return name, base

@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -18,11 +19,11 @@ from torch.nn.utils import skip_init
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.core.choices import Precision, Quantization, Role
-from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.files import as_type
 from sts_lightning.models.encoder import Base, SentenceEncoder, pinned
 from sts_lightning.models.encoding import EncodingConfig, takes_settings
-from sts_lightning.models.loading.adapters import adapter_settings, load_adapter
+from sts_lightning.models.loading.adapters import adapter_settings, load_adapter, naming_base
 from sts_lightning.models.loading.backbone import (
     DtypeName,
     Loaded,
@@ -33,9 +34,9 @@ from sts_lightning.models.loading.backbone import (
     load_backbone,
 )
 from sts_lightning.models.loading.hub import OWN_FILE, POOLINGS, SETTINGS, ModelFiles, find_adapter
-from sts_lightning.models.loading.own_file import BASE, read_own
+from sts_lightning.models.loading.own_file import base_of, read_own
 from sts_lightning.models.pooling import Pooling
-from sts_lightning.models.text.template import MASK, SLOT
+from sts_lightning.models.text.template import SLOT
 
 if TYPE_CHECKING:
     from peft import PeftConfig
@@ -187,8 +188,10 @@ def from_pipeline(
         pipeline.transformer or name, config, trust_remote_code, dtype, quantization, device
     )
     given = {
-        key: value for key, value in settings.items() if value is not None and UNSAID.get(key, value) != value
-    } | {key: value for key, value in settings.items() if value is not None and key not in UNSAID}
+        key: value
+        for key, value in settings.items()
+        if value is not None and not (key in UNSAID and UNSAID[key] == value)
+    }
     stated = _stated(pipeline, backbone, tokenizer, name, prompt_name, given)
     projector = pipeline.projector
     if projector is not None and given.get("projection", "none") != "none":
@@ -198,7 +201,7 @@ def from_pipeline(
             key="model.projection",
             hint="Leave it null to keep them, or set it to none to drop them.",
         )
-    base = Base(pinned(name, backbone), dtype, quantization, config or {})
+    base = Base(pinned(pipeline.transformer or name, backbone), dtype, quantization, config or {})
     encoder = SentenceEncoder(
         backbone,
         tokenizer,
@@ -236,49 +239,27 @@ def read_model(
         quantization = quantization or "none"
         return from_pipeline(name, None, None, trust_remote_code, "float32", quantization, device), None
     pipeline, base, folder = _read(files), own.base, find_adapter(name)
-    if base.name is None and own.version is None and folder is not None:
-        raise CheckpointError(f"{folder / SETTINGS} names no base.", key="model.name")
-    refers = folder is not None or files.path("config.json") is None
-    inside = Path(files.source) / BASE
-    if not refers:
-        source, quantization = name, quantization or "none"
-    elif base.name is None:  # quantised weights there bring their quantisation
-        source, quantization = str(inside), quantization or "none"
-    else:
-        source, quantization = base.name, quantization or base.quantization
-    try:
+    source, quantization = name, quantization or "none"
+    refers = folder is not None or (pipeline.static is None and files.path("config.json") is None)
+    if refers:
+        source, base = base_of(files, own)
+        base = replace(base, quantization=base.quantization if quantization == "none" else quantization)
+    with naming_base(name, source) if refers else nullcontext():
         backbone, tokenizer = pipeline.static or load_backbone(
-            source, dict(base.config), trust_remote_code, base.dtype, quantization, device
+            source, dict(base.config), trust_remote_code, base.dtype, base.quantization, device
         )
-    except UserError as error:
-        if not refers:
-            raise
-        raise ConfigError(
-            f"{name} needs its base {source}: {error}",
-            key="model.name",
-            hint=f"If the base has moved, set its name in {OWN_FILE}.",
-        ) from error
-    adapter = None if folder is None else adapter_settings(folder)
     with torch.random.fork_rng(devices=[]):  # a new adapter draws its weights
         encoder = SentenceEncoder(
             backbone,
             tokenizer,
-            adapter=adapter,
-            base=replace(base, quantization=quantization) if refers else base,
+            adapter=None if folder is None else adapter_settings(folder),
+            base=own.base if base.name is None else base,
             projector=pipeline.projector,
-            **_with_mask(pipeline.settings, tokenizer),
+            **pipeline.settings,
         )
         if folder is not None:
             load_adapter(encoder.backbone, folder)
     return encoder, own.precision
-
-
-def _with_mask(settings: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """Return settings with ``{mask}`` in the template, where exports of 0.3 have the token itself."""
-    template, mask = settings.get("template"), tokenizer.mask_token
-    if template is None or mask is None or settings.get("pooling") != "mask_token":
-        return dict(settings)
-    return {**settings, "template": template.replace(mask, MASK)}
 
 
 def _stated(
@@ -294,7 +275,7 @@ def _stated(
     Raises:
         ConfigError: It does something that has no equivalent here, or has no such prompt.
     """
-    stated = {"max_length": None, "evaluation_length": None} | _with_mask(pipeline.settings, tokenizer)
+    stated = {"max_length": None, "evaluation_length": None} | pipeline.settings
     if pipeline.transformer is not None:
         _check_transformer(pipeline, backbone, tokenizer, name)
     if pipeline.source == name and is_causal(backbone):  # nothing describes its pipeline
@@ -313,7 +294,7 @@ def _stated(
         roles = {}
     if not pipeline.pools_prompt:
         if default is not None:
-            raise _reject(name, "a pooling with include_prompt=false, which leaves its prompt out,")
+            raise _reject(name, "a prompt that include_prompt=false leaves out of the pooling")
         if roles:
             log.warning("WARNING: %s: its prompts by role are left out, as its pooling does.", name)
         roles = {}
@@ -485,12 +466,11 @@ def _static(files: ModelFiles, folder: str) -> Loaded:
     tensors, tokenizer = _tensors(files, folder), files.path(_at(folder, "tokenizer.json"))
     if tokenizer is None:
         raise CheckpointError(f"{files.name} lacks {_at(folder, 'tokenizer.json')}.", key="model.name")
-    unknown = sorted(tensors.keys() - {"embedding.weight", "embeddings", "mapping", "weights"})
+    unknown = tensors.keys() - {"embedding.weight", "embeddings", "mapping", "weights"}
     table = tensors.get("embedding.weight", tensors.get("embeddings"))
     if unknown or table is None or not table.is_floating_point():
-        raise _reject(
-            files.name, f"a table of {', '.join(f'{key} ({tensors[key].dtype})' for key in tensors)}"
-        )
+        held = ", ".join(f"{key} ({tensors[key].dtype})" for key in tensors)
+        raise _reject(files.name, f"a table of {held}")
     check_finite(tensors.items(), files.name, "model.name")
     table = table.float()
     if "mapping" in tensors:  # model2vec: several tokens have the vector of one row
@@ -512,8 +492,7 @@ def _tensors(files: ModelFiles, folder: str) -> dict[str, Tensor]:
     try:
         if found.suffix == ".safetensors":
             return load_file(found)
-        tensors: dict[str, Tensor] = torch.load(found, map_location="cpu", weights_only=True)
-        return tensors
+        return dict(torch.load(found, map_location="cpu", weights_only=True))
     except Exception as error:  # each library has other errors for damaged files
         raise explain(files.name, error) from error
 

@@ -6,11 +6,9 @@ import copy
 import logging
 import re
 from pathlib import Path
-from typing import Any
 
 import torch
 from omegaconf import DictConfig, open_dict
-from torch import Tensor, nn
 
 from sts_lightning.config.build import build
 from sts_lightning.config.check import check_target
@@ -18,7 +16,7 @@ from sts_lightning.core.choices import Precision, Quantization, TextEdit
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.hardware import cpu_multiplies_bfloat16
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading.backbone import Loader, check_finite, check_weights, load_backbone
+from sts_lightning.models.loading.backbone import Loader, load_backbone
 from sts_lightning.models.loading.hub import OWN_FILE
 from sts_lightning.models.loading.pipeline import read_model
 from sts_lightning.runs.folder import RunFolder, Which
@@ -98,14 +96,13 @@ def load(
         CheckpointError: The folder is neither a finished run nor a model, or its files are broken.
         ConfigError: The model has a part without an equivalent here, or cannot be loaded.
     """
+    name = str(source)
     if not _is_model(source):
-        folder = model_folder(RunFolder(source), "best" if step is None else step)
-    elif step is None:
-        folder = Path(source)  # an id, too, which keeps its form
-    else:
+        name = str(model_folder(RunFolder(source), "best" if step is None else step))
+    elif step is not None:
         raise ConfigError("step names kept weights of a run.", key="step")
     try:
-        encoder, precision = read_model(str(folder), trust_remote_code, quantization, device)
+        encoder, precision = read_model(name, trust_remote_code, quantization, device)
     except ValueError as error:  # all its settings are those of the model's files
         raise CheckpointError(f"{source}: {error}", key="model.name") from error
     place = device or ("cuda" if torch.cuda.is_available() else "cpu")  # where it is going to compute
@@ -201,55 +198,3 @@ def set_evaluation_text(
         return encoder.set_evaluation(text_edit, max_length)
     except ValueError as error:
         raise ConfigError(str(error).replace("max_length", key, 1), key=key) from error
-
-
-def load_best(run: RunFolder, encoder: SentenceEncoder) -> int:
-    """Load the weights of the best dev score into an encoder.
-
-    Args:
-        run: Run folder.
-        encoder: Encoder, all of whose trainable parameters must be in the checkpoint.
-
-    Returns:
-        Optimiser step of the weights.
-
-    Raises:
-        CheckpointError: The checkpoint is missing, broken or of another model.
-    """
-    checkpoint = run.read_checkpoint("best")
-    load_part(encoder, "encoder.", checkpoint, run.checkpoint("best"))
-    step: int = checkpoint["global_step"]
-    return step
-
-
-def load_part(part: nn.Module, prefix: str, checkpoint: dict[str, Any], path: Path) -> set[str]:
-    """Load the weights of one part of a checkpoint, and return their names in the part.
-
-    Args:
-        part: Encoder or loss.
-        prefix: Prefix of the names of its weights in the checkpoint.
-        checkpoint: Contents of the checkpoint.
-        path: File of the checkpoint, for the message.
-
-    Raises:
-        CheckpointError: Names or shapes differ, or a value is NaN or infinite.
-    """
-    weights = part_of(part, prefix, checkpoint, path)
-    check_finite(weights.items(), str(path))
-    part.load_state_dict(weights, strict=False)
-    return set(weights)
-
-
-def part_of(part: nn.Module, prefix: str, checkpoint: dict[str, Any], path: Path) -> dict[str, Tensor]:
-    """Return the weights of one part of a checkpoint by their names in the part; see `load_part`."""
-    weights = {
-        name.removeprefix(prefix): value
-        for name, value in checkpoint["state_dict"].items()
-        if name.startswith(prefix)
-    }
-    names = {name for name, _ in (*part.named_parameters(), *part.named_buffers())}
-    # state_dict() also holds the scales of quantised weights.
-    expected = {name: value for name, value in part.state_dict().items() if name in names}
-    frozen = {name for name, parameter in part.named_parameters() if not parameter.requires_grad}
-    check_weights(expected, weights, str(path), required=expected.keys() - frozen)
-    return weights
