@@ -50,7 +50,6 @@ def swap(values: dict[str, Any]) -> None:
 WEIGHT = "embeddings.word_embeddings.weight"
 
 DAMAGE: dict[str, tuple[str, str, Callable[[RunFolder], object]]] = {
-    "a link": ("config.yaml", "links to", lambda run: (run.path / "x").symlink_to("/etc/hostname")),
     "no configuration": ("config.yaml", "has no config.yaml", lambda run: run.config_file.unlink()),
     "half a configuration": ("config.yaml", "cannot be read", lambda run: run.config_file.write_text("a: [")),
     "not finished": ("metrics.json", "has not finished", lambda run: run.metrics_file.unlink()),
@@ -60,17 +59,21 @@ DAMAGE: dict[str, tuple[str, str, Callable[[RunFolder], object]]] = {
         "dev.pearson is nan",
         lambda run: change_json(run, lambda values: values["dev"].update(pearson=float("nan"))),
     ),
-    "half of the weights": ("model", "cannot be read", lambda run: cut(weights_of(run))),
-    "no weights": ("model", "model does not exist", lambda run: shutil.rmtree(run.model())),
+    "half of the weights": ("model", "cannot load", lambda run: cut(weights_of(run))),
+    "no weights": (
+        "model",
+        "model does not exist",
+        lambda run: [shutil.rmtree(folder) for folder in (run.model(), run.checkpoints)],
+    ),
     "a weight that is NaN": (
         "model",
         "has 1 of ",
         lambda run: change_weights(run, lambda weights: weights[WEIGHT].view(-1)[3].fill_(torch.nan)),
     ),
-    "a missing weight": ("model", "1 of ", lambda run: change_weights(run, lambda weights: weights.pop(WEIGHT))),
+    "a missing weight": ("model", "lacks 1 weights of", lambda run: change_weights(run, lambda weights: weights.pop(WEIGHT))),
     "another shape": (
         "model",
-        WEIGHT,
+        "cannot load",
         lambda run: change_weights(run, lambda weights: weights.update({WEIGHT: torch.zeros(3, 3)})),
     ),
     "no predictions": (

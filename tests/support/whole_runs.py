@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from sts_lightning.models.loading.folder import TRAINING
 from sts_lightning.models.loading.pipeline import read_model
+from sts_lightning.runs.folder import RunFolder, Which
 from sts_lightning.runs.history import read_history
 from tests.conftest import SHORT_RUN
 
@@ -46,10 +47,11 @@ def metrics(run: Path) -> dict[str, Any]:
     return loaded
 
 
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    """The selected weights of an encoder and of the head of its loss."""
-    encoder, _ = read_model(str(run / "model"))
-    training = run / "model" / TRAINING
+def weights(run: Path, which: Which = "best") -> dict[str, torch.Tensor]:
+    """Weights of the encoder of a run and of the head of its loss."""
+    folder = RunFolder(run).model(which)
+    encoder, _ = read_model(str(folder))
+    training = folder / TRAINING
     own = load_file(training) if training.is_file() else {}
     return own | {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
 

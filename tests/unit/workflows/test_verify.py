@@ -8,17 +8,21 @@ from typing import Any
 
 import pytest
 import yaml
+from peft import LoraConfig
 
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.evaluation.score import score
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading.folder import write_model
 from sts_lightning.models.loading.run import load
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import save_predictions
+from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.verify import verify
 from tests.support.damage import DAMAGE, change_json, cut, weights_of
-from tests.support.run_entries import edit, write_finished
+from tests.support.run_entries import write_finished
 
 CHECKED = ["config.yaml", "metrics.json", "model", "predictions.npz"]
 
@@ -84,15 +88,17 @@ def test_other_aggregates_are_computed_again(aggregate: str, run: RunFolder) -> 
     assert outcomes(run)["predictions.npz"][0] == "ok"
 
 
-def test_what_is_not_on_this_machine_is_not_checked(run: RunFolder) -> None:
-    def elsewhere(cfg: dict[str, Any]) -> None:
-        target = "sts_lightning.models.SentenceEncoder.from_pretrained"
-        cfg["model"] = {"_target_": target, "name": "/no/such/model", "pooling": "mean"}
-
-    edit(run.config_file, elsewhere)
+def test_what_is_not_on_this_machine_is_not_checked(run: RunFolder, tmp_path: Path) -> None:
+    tiny, base = tiny_bert(), tmp_path / "base"
+    tiny.backbone.save_pretrained(base)
+    tiny.tokenizer.tokenizer.save_pretrained(base)
+    lora = LoraConfig(target_modules=["query"])
+    write_model(SentenceEncoder.from_pretrained(str(base), adapter=lora), run.model())
+    assert outcomes(run)["model"][0] == "ok"
+    shutil.rmtree(base)
     found = outcomes(run)
     assert found["model"][0] == "not checked"
-    assert "/no/such/model" in found["model"][1]
+    assert str(base) in found["model"][1]
 
 
 def test_stages_and_evaluations(run: RunFolder, tmp_path: Path) -> None:
