@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.schema import EvaluationConfig, PromptConfig, register_schemas
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.support.hub_server import hub as hub
 from tests.support.warm import WarmInterpreter
@@ -95,7 +96,7 @@ def encoder() -> SentenceEncoder:
 @pytest.fixture
 def keeps_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs keep the state to resume from, so that one without metrics.json was killed in its report."""
-    monkeypatch.setattr("sts_lightning.workflows.report.drop_optimizer", lambda run: None)
+    monkeypatch.setattr(RunFolder, "remove_state", lambda run: None)
 
 
 @pytest.fixture

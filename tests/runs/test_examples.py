@@ -23,6 +23,7 @@ from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.toy import toy
 from tests.conftest import ROOT
+from tests.support.whole_runs import weights
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
@@ -77,9 +78,8 @@ def test_a_step_in_sentence_transformers_is_a_step_here(
     run = sts_lightning.train(
         data="train.csv", regularizer="rank_reduction", precision="32-true", folder="ours", settings=settings
     )
-    checkpoint = run.read_checkpoint("last")["state_dict"].items()
     prefix = "encoder.backbone."
-    ours = {name.removeprefix(prefix): value for name, value in checkpoint if name.startswith(prefix)}
+    ours = {name.removeprefix(prefix): value for name, value in weights(run.path, "final").items()}
 
     model = SentenceTransformer(str(copy), device="cpu", config_kwargs=dropout)
     start = {name: value.clone() for name, value in model[0].auto_model.state_dict().items()}

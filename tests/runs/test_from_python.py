@@ -23,6 +23,7 @@ from sts_lightning.losses.base import Loss, cosine_rows, require
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.module import STSModule
 from tests.conftest import EXACT
+from tests.support.whole_runs import weights
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -64,11 +65,6 @@ def short() -> Iterator[Callable[..., RunFolder]]:
     yield call
 
 
-def weights(run: RunFolder) -> dict[str, Tensor]:
-    state: dict[str, Tensor] = run.read_checkpoint("last")["state_dict"]
-    return state
-
-
 def test_two_runs_in_one_process_are_that_of_the_command(
     short: Callable[..., RunFolder], cli: Cli, tmp_path: Path
 ) -> None:
@@ -80,7 +76,7 @@ def test_two_runs_in_one_process_are_that_of_the_command(
     for run in (first, again):
         assert run.settings() == command.settings()
         assert run.metrics().scores == command.metrics().scores
-        torch.testing.assert_close(weights(run), weights(command), rtol=0, atol=0)
+        torch.testing.assert_close(weights(run.path), weights(command.path), rtol=0, atol=0)
     assert "loss" in first.log_file.read_text()
     assert logging.getLogger("sts_lightning").level == logging.NOTSET
     sts_lightning.load(first.path).encode(["A sentence."])
@@ -177,8 +173,8 @@ def test_a_class_of_ones_own_in_a_thread(short: Callable[..., RunFolder]) -> Non
     assert trained.path.parent.name == "toy-ScaledLoss-tiny_bert"
     assert still.settings()["loss"] == {"_target_": f"{__name__}.ScaledLoss", "factor": 0.0}
     # Without a gradient weight decay alone acts, which is a thousandth of a step.
-    start = weights(still)["encoder.backbone.encoder.layer.0.attention.self.query.weight"]
-    end = weights(trained)["encoder.backbone.encoder.layer.0.attention.self.query.weight"]
+    start = weights(still.path)["encoder.backbone.encoder.layer.0.attention.self.query.weight"]
+    end = weights(trained.path)["encoder.backbone.encoder.layer.0.attention.self.query.weight"]
     assert (start - end).abs().max() > 1e-5
 
 

@@ -17,13 +17,15 @@ from sentence_transformers import SentenceTransformer
 
 import sts_lightning
 from sts_lightning.cli.main import main
+from sts_lightning.core.errors import CheckpointError
+from sts_lightning.export.export import export
 from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.evaluate import evaluate_in
 from tests.conftest import ROOT
 from tests.support.whole_runs import metrics
 
 FIXTURES = Path("tests/fixtures/runs_0.3.0")
-RUNS = sorted(path.stem for path in (ROOT / FIXTURES).glob("*.json"))
+RUNS = sorted({path.stem for path in (ROOT / FIXTURES).glob("*.json")} - {"interrupted"})
 
 Config = Callable[..., DictConfig]
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -78,7 +80,7 @@ def test_exports_with_the_vectors_of_the_release(name: str, runs: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [name for name in RUNS if name != "interrupted"])
+@pytest.mark.parametrize("name", RUNS)
 def test_is_whole(name: str, runs: Path) -> None:
     main(["runs", "check", str(runs / name)])  # which exits where anything is wrong
 
@@ -89,13 +91,22 @@ def test_all_are_listed(runs: Path) -> None:
         rows = list(csv.DictReader(file))
     listed = {Path(row["run"]).name: float(row["dev"] or "nan") for row in rows}
     dev = {name: expected(name)["dev"] for name in RUNS}
-    assert dev.pop("interrupted") is None
     assert np.isnan([listed.pop(name) for name in ("interrupted", "eval", "eval_step")]).all()
     assert listed == pytest.approx(dev)
 
 
-def test_an_interrupted_run_is_resumed_to_the_numbers_of_the_release(runs: Path, cli: Cli) -> None:
+def test_an_interrupted_run_is_resumed_to_the_numbers_of_the_release(
+    runs: Path, config: Config, cli: Cli
+) -> None:
     """The run beside it has the same settings, but for the intervals of its checkpoints."""
+    interrupted = str(runs / "interrupted")
+    for read in (
+        lambda: sts_lightning.load(interrupted),
+        lambda: evaluated(config, f"ckpt={interrupted}"),
+        lambda: export(Path(interrupted), Path("out"), "merged"),
+    ):
+        with pytest.raises(CheckpointError, match=f"has not finished; resume={interrupted} finishes it"):
+            read()
     resumed = cli("train.py", f"resume={runs / 'interrupted'}")
     assert resumed.returncode == 0, resumed.stderr
     ended, whole = metrics(runs / "interrupted"), metrics(runs / "bert")
@@ -107,6 +118,7 @@ def test_an_interrupted_run_is_resumed_to_the_numbers_of_the_release(runs: Path,
     ):
         for key in ("step", "dev/spearman", "train/loss"):
             assert left.get(key) == pytest.approx(right.get(key), abs=1e-3), (left["step"], key)
+    assert (runs / "interrupted" / "model").is_dir()
     same_vectors(runs / "interrupted", "bert")
 
 

@@ -16,7 +16,6 @@ from omegaconf import DictConfig
 
 import sts_lightning
 from sts_lightning.cli.main import main
-from sts_lightning.config.trust import NOTHING
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask
@@ -53,7 +52,7 @@ def trained(rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing stopped; it keeps the state to resume from."""
     run = tmp_path_factory.mktemp("runs") / "whole"
     with initialize_config_dir(str(CONF), version_base="1.3"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sts_lightning.workflows.report.drop_optimizer", lambda run: None)
+        patch.setattr(RunFolder, "remove_state", lambda run: None)
         train_in(run, compose("train", [EXACT, *ROW_RUN, f"path={rows}/qa.csv", "name=test"]))
     return run
 
@@ -135,8 +134,8 @@ def test_what_reads_the_run(
     assert line in page
     assert f"{stored['dev']['ndcg@10']:.2f}" in page
     assert "MRR@10" in page
-    checks = {check.name: check.outcome for check in verify(RunFolder(trained), NOTHING)}
-    assert checks == dict.fromkeys(["config.yaml", "metrics.json", "checkpoints/best.ckpt"], "ok")
+    checks = {check.name: check.outcome for check in verify(RunFolder(trained))}
+    assert checks == dict.fromkeys(["config.yaml", "metrics.json", "model"], "ok")
     main(["runs", "list", str(trained.parent)])
     assert f"{stored['dev']['mrr@10']:.2f}" in capsys.readouterr().out
     exported = tmp_path / "exported"
@@ -292,7 +291,7 @@ def test_evaluations_of_files(
     gap = entry["mrr@10"] - untuned
     assert f"MRR@10 {untuned:.1f} -> {entry['mrr@10']:.1f}, {gap:+.1f} [" in last_line(caplog)
     assert last_line(caplog).endswith("on 40 test queries")
-    checks = {check.name: check.outcome for check in verify(RunFolder(tmp_path / "plain"), NOTHING)}
+    checks = {check.name: check.outcome for check in verify(RunFolder(tmp_path / "plain"))}
     assert "wrong" not in checks.values()
     (rows / "scored.csv").write_text("sentence1,sentence2,score\na,b,1\nc,d,2\n")
     with pytest.raises(ConfigError, match="other has queries to rank for, and scored scored pairs"):
@@ -310,7 +309,7 @@ def test_a_test_file_of_rows_is_reported_beside_others(
     assert stored["test_untuned"]["tasks"]["other"]["queries"] == 40
     assert "Spearman" not in printed
     assert f"{stored['test']['tasks']['other']['mrr@10']:.2f}" in printed
-    checks = {check.name: check.outcome for check in verify(RunFolder(tmp_path / "run"), NOTHING)}
+    checks = {check.name: check.outcome for check in verify(RunFolder(tmp_path / "run"))}
     assert checks["predictions.npz"] == "ok"
     main(["runs", "list", str(tmp_path)])
     assert f"{stored['test']['average']:.2f}" in capsys.readouterr().out

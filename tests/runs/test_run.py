@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -34,8 +35,8 @@ def test_run_folder_holds_everything(uninterrupted: Path) -> None:
         "metrics.json",
         "history.csv",
         "train.log",
-        "checkpoints/best.ckpt",
-        "checkpoints/last.ckpt",
+        "model/sts_lightning.json",
+        "model/model.safetensors",
         "plots/curves.png",
         "plots/dev_cosines.png",
     } <= names
@@ -115,21 +116,16 @@ def test_template_pooling_and_precision_come_back(config: Config, tmp_path: Path
     cfg = config(*SHORT_RUN, "prompt=promptbert", "evaluation.precision=bf16-true", "trainer.max_steps=2")
     train_in(run, cfg)
     encoder = sts_lightning.load(run)
-    assert encoder.pooling == "mask_token"
+    assert encoder.config.pooling == "mask_token"
     assert encoder.tokenizer.template == 'This sentence of "{sentence}" means [MASK].'
     assert {parameter.dtype for parameter in encoder.parameters()} == {torch.bfloat16}
     assert {w.dtype for name, w in weights(run).items() if "weight" in name} == {torch.float32}
 
 
 def test_checkpoint_of_another_model_is_refused(uninterrupted: Path, tmp_path: Path) -> None:
-    import shutil
-
-    run = tmp_path / "run"
-    shutil.copytree(uninterrupted, run)
+    run = Path(shutil.copytree(uninterrupted, tmp_path / "run"))
     text = (run / "config.yaml").read_text()
     (run / "config.yaml").write_text(text.replace("hidden_size: 32", "hidden_size: 16"))
-    with pytest.raises(CheckpointError, match=r"best\.ckpt does not belong to this model"):
-        sts_lightning.load(run)
     (run / "metrics.json").unlink()
     with pytest.raises(CheckpointError, match="the checkpoint does not belong to this model"):
         train_in(run, RunFolder(run).load_config(), resume=True)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
+from safetensors.torch import load_file
 
 import sts_lightning
 from sts_lightning.evaluation.statistics import correlate
 from sts_lightning.evaluation.sts import encode_pairs
-from sts_lightning.models.loading.run import build_encoder
+from sts_lightning.models.loading.pipeline import read_model
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.toy import toy
 
@@ -49,28 +49,17 @@ def test_two_stages_in_one_command(cli: Cli, tmp_path: Path) -> None:
     assert RunFolder(second).load_config().init_from.endswith("both/stage1")
     assert "(final, step 4): 28 weights of the encoder" in done.stdout
 
-    # Only what trains is kept: the adapter, and nothing of the base or its quantisation.
-    checkpoint = torch.load(second / "checkpoints" / "last.ckpt", weights_only=True)
-    assert all("lora_" in name for name in checkpoint["state_dict"])
-    assert checkpoint.keys().isdisjoint({"optimizer_states", "lr_schedulers", "callbacks", "loops"})
+    assert all("lora_" in name for name in load_file(second / "model" / "adapter_model.safetensors"))
 
     # Stage 2 started from the end of stage 1.
-    end = RunFolder(first).read_checkpoint("last")["state_dict"]
     score = json.loads((second / "metrics.json").read_text())["dev_untuned"]
-    encoder = build_encoder(
-        RunFolder(second).load_config().model, RunFolder(second).load_config().prompt
-    ).eval()
-    encoder.load_state_dict(
-        {name.removeprefix("encoder."): value for name, value in end.items()}, strict=False
-    )
-
-    encoder.text_edit = "official"  # dev sentences are edited like the reported ones
-    encoder.tokenizer.set_evaluation_length(None)
+    encoder, _ = read_model(str(RunFolder(first).model("final")))
+    encoder.set_evaluation("official", None)  # dev sentences are edited like the reported ones
     dev = toy(dev_size=RunFolder(second).load_config().data.dev_size).read().dev
     expected = correlate(encode_pairs(encoder, [dev])[0], np.asarray(dev["label"]))
     assert score == pytest.approx(expected["spearman"], abs=0.05)
 
-    assert sts_lightning.load(second).text_edit == "official"
+    assert sts_lightning.load(second).config.text_edit == "official"
     assert np.array_equal(
         *(sts_lightning.load(folder).encode(["a dog"]) for folder in (second, second.parent))
     )
@@ -85,7 +74,6 @@ def test_two_stages_in_one_command(cli: Cli, tmp_path: Path) -> None:
     # What is left of the stages is done on resumption; here all of the second one.
     scores = json.loads((second / "metrics.json").read_text())
     (second / "metrics.json").unlink()
-    (second / "checkpoints" / "last.ckpt").unlink()
     resumed = cli("train.py", *PCC)
     assert resumed.returncode == 0, resumed.stderr
     assert "stage stage1" not in resumed.stdout

@@ -11,6 +11,7 @@ from scipy import stats
 
 from sts_lightning.config.check import check_config
 from sts_lightning.evaluation.encoding import score_pairs
+from sts_lightning.models.loading.folder import write_model
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
@@ -24,18 +25,16 @@ def write_run(
     """Write a run whose best weights are those of the model plus noise, with other settings by group."""
     write_finished(folder)
     run = RunFolder(folder)
-    generator = torch.Generator().manual_seed(seed)
-    checkpoint = run.read_checkpoint("best")
-    for name, value in checkpoint["state_dict"].items():
-        if value.is_floating_point():
-            drawn = noise * torch.randn(value.shape, generator=generator)
-            checkpoint["state_dict"][name] = value + drawn
-    torch.save(checkpoint, run.checkpoint("best"))
+    for group, settings in (changed or {}).items():
+        edit(run.config_file, lambda cfg, group=group, settings=settings: cfg[group].update(settings))
+    generator, cfg = torch.Generator().manual_seed(seed), run.load_config()
+    encoder = build_encoder(cfg.model, cfg.prompt)
+    for parameter in encoder.parameters():
+        parameter.data += noise * torch.randn(parameter.shape, generator=generator)
+    write_model(encoder, run.model(), step=2)
     counted = {"source": "toy", "unit": "pairs", "rows": 32, "published": None, "dropped": {}}
     details = {"trained_on": [counted], "wall_seconds": 10.0}
     run.save_metrics(RunMetrics(None, {"spearman": 50.0, "pearson": 50.0, "pairs": 40}, details))
-    for group, settings in (changed or {}).items():
-        edit(run.config_file, lambda cfg, group=group, settings=settings: cfg[group].update(settings))
     return folder
 
 

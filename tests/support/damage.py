@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 
 from sts_lightning.runs.folder import RunFolder
 from tests.support.run_entries import edit
@@ -20,10 +22,14 @@ def change_json(run: RunFolder, change: Callable[[dict[str, Any]], object]) -> N
     run.metrics_file.write_text(json.dumps(values))
 
 
-def change_weights(run: RunFolder, which: Any, change: Callable[[dict[str, Any]], object]) -> None:
-    checkpoint = torch.load(run.checkpoint(which), weights_only=True)
-    change(checkpoint)
-    torch.save(checkpoint, run.checkpoint(which))
+def weights_of(run: RunFolder) -> Path:
+    return run.model() / "model.safetensors"
+
+
+def change_weights(run: RunFolder, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    weights = load_file(weights_of(run))
+    change(weights)
+    save_file(weights, weights_of(run), {"format": "pt"})
 
 
 def change_predictions(run: RunFolder, change: Callable[[dict[str, Any]], object]) -> None:
@@ -37,36 +43,15 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def first(checkpoint: dict[str, Any]) -> torch.Tensor:
-    tensor: torch.Tensor = next(iter(checkpoint["state_dict"].values()))
-    return tensor
-
-
 def swap(values: dict[str, Any]) -> None:
     values["toy/cosine"][[0, 1]] = values["toy/cosine"][[1, 0]]
 
 
-WEIGHT = "encoder.backbone.embeddings.word_embeddings.weight"
+WEIGHT = "embeddings.word_embeddings.weight"
 
 DAMAGE: dict[str, tuple[str, str, Callable[[RunFolder], object]]] = {
-    "a link": ("config.yaml", "links to", lambda run: (run.path / "x").symlink_to("/etc/hostname")),
     "no configuration": ("config.yaml", "has no config.yaml", lambda run: run.config_file.unlink()),
     "half a configuration": ("config.yaml", "cannot be read", lambda run: run.config_file.write_text("a: [")),
-    "code": (
-        "config.yaml",
-        "asks for code that is not this project's",
-        lambda run: edit(run.config_file, lambda cfg: cfg["loss"].update(_target_="os.system")),
-    ),
-    "a text for a number": (
-        "config.yaml",
-        "optim.lr",
-        lambda run: edit(run.config_file, lambda cfg: cfg["optim"].update(lr="fast")),
-    ),
-    "a choice": (
-        "config.yaml",
-        "optim.schedule=step",
-        lambda run: edit(run.config_file, lambda cfg: cfg["optim"].update(schedule="step")),
-    ),
     "not finished": ("metrics.json", "has not finished", lambda run: run.metrics_file.unlink()),
     "half of the results": ("metrics.json", "is broken", lambda run: cut(run.metrics_file)),
     "no number": (
@@ -74,39 +59,22 @@ DAMAGE: dict[str, tuple[str, str, Callable[[RunFolder], object]]] = {
         "dev.pearson is nan",
         lambda run: change_json(run, lambda values: values["dev"].update(pearson=float("nan"))),
     ),
-    "half of the weights": (
-        "checkpoints/best.ckpt",
-        "is not a readable checkpoint",
-        lambda run: cut(run.checkpoint("best")),
-    ),
+    "half of the weights": ("model", "cannot load", lambda run: cut(weights_of(run))),
     "no weights": (
-        "checkpoints/best.ckpt",
-        "does not exist",
-        lambda run: run.checkpoint("best").unlink(),
+        "model",
+        "model does not exist",
+        lambda run: [shutil.rmtree(folder) for folder in (run.model(), run.checkpoints)],
     ),
     "a weight that is NaN": (
-        "checkpoints/best.ckpt",
+        "model",
         "has 1 of ",
-        lambda run: change_weights(run, "best", lambda values: first(values).view(-1)[3].fill_(torch.nan)),
+        lambda run: change_weights(run, lambda weights: weights[WEIGHT].view(-1)[3].fill_(torch.nan)),
     ),
-    "a missing weight": (
-        "checkpoints/best.ckpt",
-        "1 of ",
-        lambda run: change_weights(run, "best", lambda values: values["state_dict"].pop(WEIGHT)),
-    ),
-    "an unknown weight": (
-        "checkpoints/best.ckpt",
-        "for example more",
-        lambda run: change_weights(
-            run, "best", lambda values: values["state_dict"].update({"encoder.more": torch.zeros(1)})
-        ),
-    ),
+    "a missing weight": ("model", "lacks 1 weights of", lambda run: change_weights(run, lambda weights: weights.pop(WEIGHT))),
     "another shape": (
-        "checkpoints/best.ckpt",
-        "backbone.embeddings.word_embeddings.weight",
-        lambda run: change_weights(
-            run, "best", lambda values: values["state_dict"].update({WEIGHT: torch.zeros(3, 3)})
-        ),
+        "model",
+        "cannot load",
+        lambda run: change_weights(run, lambda weights: weights.update({WEIGHT: torch.zeros(3, 3)})),
     ),
     "no predictions": (
         "predictions.npz",

@@ -23,7 +23,6 @@ import torch
 
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import load_predictions
-from sts_lightning.workflows import report
 from tests.conftest import ROOT
 from tests.support.whole_runs import same_results
 
@@ -134,7 +133,7 @@ def serve() -> None:
             descriptor = os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             os.dup2(descriptor, 1)
             os.dup2(descriptor, 2)
-            report.drop_optimizer = lambda run: None  # its state is compared, too
+            RunFolder.remove_state = lambda run: None  # its state is compared, too
             sys.argv = [str(ROOT / "train.py"), *order["arguments"]]
             runpy.run_path(sys.argv[0], run_name="__main__")
             if order["number"] is None:

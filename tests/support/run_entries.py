@@ -21,6 +21,7 @@ from sts_lightning.config.options import take_options, using
 from sts_lightning.core.conf_folders import Entry
 from sts_lightning.evaluation.suites import Suite
 from sts_lightning.export.export import export
+from sts_lightning.models.loading.folder import write_model
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
@@ -88,7 +89,7 @@ def train_py(output: Path, *overrides: str) -> float:
 
 
 def write_finished(folder: Path) -> None:
-    """Write what a finished run leaves, without training: configuration, checkpoints, results."""
+    """Write what a finished run with its state leaves, without training: configuration, weights, results."""
     run = RunFolder(folder)
     with composed("train", *SHORT, "prompt=none", output=folder) as cfg:
         encoder = build_encoder(cfg.model, cfg.prompt)
@@ -100,6 +101,7 @@ def write_finished(folder: Path) -> None:
         torch.save(
             {"state_dict": weights, "global_step": 2, "epoch": 0, **more}, run.checkpoints / f"{which}.ckpt"
         )
+    write_model(encoder, run.model(), step=2)
     run.save_metrics(RunMetrics(None, {"spearman": 50.0, "pearson": 50.0, "pairs": 40}))
     run.log_file.touch()
 

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
-from sts_lightning.runs.folder import RunFolder
+from sts_lightning.models.loading.folder import TRAINING
+from sts_lightning.models.loading.pipeline import read_model
+from sts_lightning.runs.folder import RunFolder, Which
 from sts_lightning.runs.history import read_history
 from tests.conftest import SHORT_RUN
 
@@ -44,9 +47,13 @@ def metrics(run: Path) -> dict[str, Any]:
     return loaded
 
 
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    state: dict[str, torch.Tensor] = RunFolder(run).read_checkpoint("best")["state_dict"]
-    return state
+def weights(run: Path, which: Which = "best") -> dict[str, torch.Tensor]:
+    """Weights of the encoder of a run and of the head of its loss."""
+    folder = RunFolder(run).model(which)
+    encoder, _ = read_model(str(folder))
+    training = folder / TRAINING
+    own = load_file(training) if training.is_file() else {}
+    return own | {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
 
 
 def same_results(one: Path, two: Path) -> None:

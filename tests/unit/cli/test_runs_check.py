@@ -23,9 +23,10 @@ def test_one_line_for_each_check_and_an_exit_status(
     lines = [line for line in caplog.messages if line.startswith(("ok ", "wrong ", "not checked "))]
     assert len(lines) == 3
     assert all(line.startswith("ok ") for line in lines), lines
+    shutil.rmtree(run.model())
     shutil.rmtree(run.checkpoints)
     caplog.clear()
     failed = f"1 of 3 checks of {run.path} have failed."
     assert failed in leaves("runs", "check", str(run.path), capsys=capsys)
-    assert "wrong        checkpoints/best.ckpt: " in caplog.text
+    assert "wrong        model: " in caplog.text
     assert "1 of 1 checks" in leaves("runs", "check", str(tmp_path / "absent"), capsys=capsys)

@@ -13,6 +13,7 @@ from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.export.card import Base, CardFacts, card_facts, model_card
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.models.encoding import EncodingConfig
 from tests.support.card_runs import COUNT, SETTINGS, write_run
 from tests.support.hub_server import Hub
 
@@ -144,8 +145,7 @@ def test_the_licence_of_a_base_on_the_hub(hub: Hub, tmp_path: Path, monkeypatch:
 def test_what_is_known_about_test_pairs(
     dropped: dict[str, int], words: tuple[str, ...], tmp_path: Path
 ) -> None:
-    settings = {"pooling": "mean", "template": None}
-    (tmp_path / "sts_lightning.json").write_text(json.dumps(settings))
+    (tmp_path / "sts_lightning.json").write_text(json.dumps({"encoding": EncodingConfig().as_json()}))
     data = (TrainingCount("x", "pairs", 5, dropped=dropped), None)
     card = model_card(CardFacts("mine", Base("base"), {}, data), "merged", None, "mine", tmp_path)
     first, second = (line for line in card.splitlines() if line.startswith(("| 1 |", "| 2 |")))

@@ -15,17 +15,24 @@ from markdown_it import MarkdownIt
 from sts_lightning.core.choices import ExportFormat
 from sts_lightning.core.counts import TrainingCount
 from sts_lightning.export.card import Base, CardFacts, card_facts, model_card
+from sts_lightning.models.encoding import EncodingConfig
 from tests.support.card_runs import COUNT, write_run
 
 EVIL = "x`|\n# y\n---\n<script>z</script> [a](http://b)"
+
+
+def describe(folder: Path, *, checked: Any = None, **settings: Any) -> None:
+    """Change the encoder's settings in the file of an export."""
+    path = folder / "sts_lightning.json"
+    known = json.loads(path.read_text())["encoding"] if path.exists() else EncodingConfig().as_json()
+    path.write_text(json.dumps({"encoding": known | settings, "checked": checked}))
 
 
 @pytest.fixture
 def exported(tmp_path: Path) -> Path:
     folder = tmp_path / "exported"
     folder.mkdir()
-    settings = {"pooling": "mean", "template": 'A "{sentence}"', "normalize": False, "max_length": 64}
-    (folder / "sts_lightning.json").write_text(json.dumps(settings))
+    describe(folder, template='A "{sentence}"', max_length=64)
     (folder / "config.json").write_text("{}")
     return folder
 
@@ -146,8 +153,7 @@ def test_scores_of_other_weights_are_said_to_be(
 
 
 def test_dense_layers_that_are_not_exported_are_named(facts: CardFacts, exported: Path) -> None:
-    path = exported / "sts_lightning.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "projection": "always"}))
+    describe(exported, projection="always")
     assert "dense layers" in model_card(facts, "merged", None, "m", exported)
     assert "dense layers" not in model_card(facts, "sentence-transformers", None, "m", exported)
 
@@ -188,8 +194,7 @@ def test_a_run_brings_no_markup(exported: Path) -> None:
 def test_how_a_gguf_is_made_and_what_it_loses(
     change: dict[str, Any], words: list[str], facts: CardFacts, exported: Path
 ) -> None:
-    path = exported / "sts_lightning.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    describe(exported, **change)
     text = model_card(facts, "merged", None, "m", exported)
     assert all(word in text for word in words), text
     assert ("convert_hf_to_gguf.py FOLDER --outtype f16" in text) == ("cannot serve" not in text)
@@ -199,10 +204,8 @@ def test_how_a_gguf_is_made_and_what_it_loses(
 def test_prompts_by_role_and_the_comparison_are_said(
     format_: ExportFormat, facts: CardFacts, exported: Path
 ) -> None:
-    path = exported / "sts_lightning.json"
     checked = {"library": "peft", "version": "1.2", "texts": 11, "difference": 3.1e-7}
-    roles = {"template": None, "query": "q: ", "document": "d: ", "checked": checked}
-    path.write_text(json.dumps(json.loads(path.read_text()) | roles))
+    describe(exported, template=None, query="q: ", document="d: ", checked=checked)
     text = model_card(facts, format_, None, "m", exported)
     assert "Loaded again in peft 1.2, its vectors of 11 texts were those of the run, up to 3e-07" in text
     if format_ == "sentence-transformers":

@@ -8,20 +8,23 @@ from typing import Any
 
 import pytest
 import yaml
+from peft import LoraConfig
 
-from sts_lightning.config.trust import NOTHING
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.evaluation.score import score
-from sts_lightning.models.loading.run import load_from
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading.folder import write_model
+from sts_lightning.models.loading.run import load
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import save_predictions
+from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.verify import verify
-from tests.support.damage import DAMAGE, change_json, cut
-from tests.support.run_entries import edit, write_finished
+from tests.support.damage import DAMAGE, change_json, cut, weights_of
+from tests.support.run_entries import write_finished
 
-CHECKED = ["config.yaml", "metrics.json", "checkpoints/best.ckpt", "predictions.npz"]
+CHECKED = ["config.yaml", "metrics.json", "model", "predictions.npz"]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +41,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = only.subsets[next(iter(only.subsets))]
     subsets = {"a": table.select(range(15)), "b": table.select(range(15, len(table)))}
     data.tests[:] = [STSTask(only.name, subsets)]
-    found = score(load_from(run, cfg).eval(), data, cfg.evaluation)
+    found = score(load(run.path), data, cfg.evaluation)
     save_predictions(run, data.tests, found.test_cosines)
     run.save_metrics(RunMetrics(found.test, {**found.dev}, {"best_step": 2}))
     return run.path
@@ -50,7 +53,7 @@ def run(whole: Path, tmp_path: Path) -> RunFolder:
 
 
 def outcomes(run: RunFolder) -> dict[str, tuple[str, str]]:
-    return {check.name: (check.outcome, check.text) for check in verify(run, NOTHING)}
+    return {check.name: (check.outcome, check.text) for check in verify(run)}
 
 
 def test_a_whole_run(run: RunFolder) -> None:
@@ -85,15 +88,17 @@ def test_other_aggregates_are_computed_again(aggregate: str, run: RunFolder) -> 
     assert outcomes(run)["predictions.npz"][0] == "ok"
 
 
-def test_what_is_not_on_this_machine_is_not_checked(run: RunFolder) -> None:
-    def elsewhere(cfg: dict[str, Any]) -> None:
-        target = "sts_lightning.models.SentenceEncoder.from_pretrained"
-        cfg["model"] = {"_target_": target, "name": "/no/such/model", "pooling": "mean"}
-
-    edit(run.config_file, elsewhere)
+def test_what_is_not_on_this_machine_is_not_checked(run: RunFolder, tmp_path: Path) -> None:
+    tiny, base = tiny_bert(), tmp_path / "base"
+    tiny.backbone.save_pretrained(base)
+    tiny.tokenizer.tokenizer.save_pretrained(base)
+    lora = LoraConfig(target_modules=["query"])
+    write_model(SentenceEncoder.from_pretrained(str(base), adapter=lora), run.model())
+    assert outcomes(run)["model"][0] == "ok"
+    shutil.rmtree(base)
     found = outcomes(run)
-    assert found["checkpoints/best.ckpt"][0] == "not checked"
-    assert "/no/such/model" in found["checkpoints/best.ckpt"][1]
+    assert found["model"][0] == "not checked"
+    assert str(base) in found["model"][1]
 
 
 def test_stages_and_evaluations(run: RunFolder, tmp_path: Path) -> None:
@@ -103,9 +108,9 @@ def test_stages_and_evaluations(run: RunFolder, tmp_path: Path) -> None:
     (both / "stages.yaml").write_text(yaml.safe_dump({"one": stage, "two": stage}))
     for name in ("one", "two"):
         shutil.copytree(run.path, both / name)
-    cut(both / "two" / "checkpoints" / "best.ckpt")
+    cut(weights_of(RunFolder(both / "two")))
     found = outcomes(RunFolder(both))
-    assert [name for name in found if found[name][0] != "ok"] == ["two: checkpoints/best.ckpt"]
+    assert [name for name in found if found[name][0] != "ok"] == ["two: model"]
     assert len(found) == 2 * len(CHECKED) - 1
     (both / "stages.yaml").write_text("../one: {}\n")
     assert outcomes(RunFolder(both))["stages.yaml"][0] == "wrong"

@@ -111,6 +111,9 @@ def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
         if is_quantised(module) and getattr(module, "source_cls", None) is Conv1D
     ]
     backbone = backbone.dequantize()
+    # The library cannot turn round how it read quantised tensors of a file, and would try when it writes.
+    conversions = getattr(backbone, "_weight_conversions", None) or []
+    backbone._weight_conversions = [each for each in conversions if not _of_bitsandbytes(each)] or None
     for name in turned:
         linear: Any = backbone.get_submodule(name)
         layer = Conv1D(linear.out_features, linear.in_features)
@@ -118,6 +121,10 @@ def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
         layer.bias = linear.bias
         backbone.set_submodule(name, layer)
     return backbone
+
+
+def _of_bitsandbytes(conversion: Any) -> bool:
+    return any("bitsandbytes" in type(step).__module__ for step in getattr(conversion, "operations", []))
 
 
 def is_quantised(module: Any) -> bool:

@@ -19,7 +19,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import Loader, load_backbone
 from sts_lightning.models.loading.hub import OWN_FILE
 from sts_lightning.models.loading.pipeline import read_model
-from sts_lightning.runs.folder import RunFolder, Which
+from sts_lightning.runs.folder import RunFolder, Which, no_run
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +126,8 @@ def model_folder(run: RunFolder, which: Which = "best") -> Path:
 
         write_old_model(run, which)
     if not folder.is_dir():
+        if not run.config_file.is_file():
+            raise no_run(run.path, run.config_file.name)
         raise CheckpointError(f"{folder} does not exist{run.why_missing(which)}.")
     return folder
 
