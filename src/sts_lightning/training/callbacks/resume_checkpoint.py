@@ -109,7 +109,7 @@ class RunRecorder(Checkpoint):
         """
         self.stop.listen()
         for scheduler in (config.scheduler for config in trainer.lr_scheduler_configs):
-            rates: Any = zip(scheduler.base_lrs, scheduler.lr_lambdas, strict=True)  # type: ignore[union-attr]
+            rates: Any = zip(scheduler.base_lrs, scheduler.lr_lambdas, strict=True)  # type: ignore[attr-defined]
             for group, (base, factor) in zip(scheduler.optimizer.param_groups, rates, strict=True):
                 group["lr"] = base * factor(scheduler.last_epoch)
 
