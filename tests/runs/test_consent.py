@@ -35,7 +35,7 @@ def test_a_run_with_a_class_of_the_users_own(
         run = shutil.copytree(tmp_path / "first", tmp_path / entry)
         if entry == "resume":
             (run / "metrics.json").unlink()
-        if entry in ("resume", "average"):  # an average is selected on the run's data
+        if entry == "resume":
             with pytest.raises(UntrustedError, match=own):
                 read(run, tmp_path / f"out{number}")
             read(run, tmp_path / f"out{number}", "trust=true")

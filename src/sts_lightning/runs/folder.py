@@ -209,6 +209,18 @@ class RunFolder:
         _check_sections(values, self.config_file)
         return self._load(values, self.config_file, trust)
 
+    def load_data_config(self) -> DictConfig:
+        """Read the configuration of the run to build its data alone; loss, loggers and the like are left out.
+
+        Raises:
+            CheckpointError: See `load_config`.
+            UntrustedError: The data are not of a class of this package.
+        """
+        values = self.settings()
+        _check_sections(values, self.config_file)
+        unbuilt = {"loss": None, "regularizer": None, "auxiliary": None, "logger": {}, "callbacks": {}}
+        return self._load({**values, **unbuilt}, self.config_file, trust=False)
+
     @staticmethod
     def _load(values: dict[Any, Any], file: Path, trust: bool, stage: str = "") -> DictConfig:
         values = renamed(values)

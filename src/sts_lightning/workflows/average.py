@@ -15,7 +15,6 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.files import new_folder
 from sts_lightning.data.module import DataModule
@@ -126,7 +125,7 @@ def average_runs(folders: Sequence[Path], to: Path, shares: Sequence[float] = ()
     encoder.eval()
     parents = read_parents(folders, encoder)
     first = parents[0]
-    data = make_data(check_config(first.cfg))
+    data = make_data(first.cfg)
     data.setup()
     dev_of = partial(_dev, first.cfg, encoder, data)
     each = {parent.run.name: dev_of(parent.encoder) for parent in parents}
@@ -177,7 +176,7 @@ def read_parents(folders: Sequence[Path], encoder: SentenceEncoder) -> list[Pare
     parents: list[Parent] = []
     for folder in folders:
         run = RunFolder(folder).last_stage()
-        cfg = run.load_config()
+        cfg = run.load_data_config()
         if cfg.model.get("adapter") is not None:
             raise CheckpointError(
                 f"{run.name} has an adapter ({cfg.model.adapter._target_}). The mean of the factors of LoRA "
