@@ -218,7 +218,13 @@ class RunFolder:
         """
         values = self.settings()
         _check_sections(values, self.config_file)
-        unbuilt = {"loss": None, "regularizer": None, "auxiliary": None, "logger": {}, "callbacks": {}}
+        unbuilt: dict[Any, Any] = {
+            "loss": None,
+            "regularizer": None,
+            "auxiliary": None,
+            "logger": {},
+            "callbacks": {},
+        }
         return self._load({**values, **unbuilt}, self.config_file, trust=False)
 
     @staticmethod
