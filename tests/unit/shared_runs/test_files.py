@@ -29,6 +29,8 @@ def test_pickled_code_in_a_checkpoint(which: str, run: Path, marker: Path, tmp_p
     path = run / "checkpoints" / f"{which}.ckpt"
     torch.save(torch.load(path, weights_only=True) | {"epoch": Bomb(marker)}, path)
     entry = "resume" if which == "last" else "load"
+    if entry == "load":  # as of version 0.3
+        shutil.rmtree(run / "model")
     with pytest.raises(CheckpointError, match=rf"{which}\.ckpt is not a readable checkpoint"):
         ENTRIES[entry](run, tmp_path / "out")
     assert not marker.exists()
