@@ -9,7 +9,6 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.export.export import settings_of
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.hub import OWN_FILE
@@ -38,5 +37,4 @@ def trained(run: Path, config: Config, *overrides: str) -> SentenceEncoder:
 
 def write_export(encoder: SentenceEncoder, folder: Path) -> None:
     """Write an encoder that was not trained, as an export to sentence-transformers is written."""
-    write_sentence_transformers(encoder, folder, "tiny")
-    (folder / OWN_FILE).write_text(json.dumps(settings_of(encoder)))
+    (folder / OWN_FILE).write_text(json.dumps(write_sentence_transformers(encoder, folder)))

@@ -41,7 +41,7 @@ from sts_lightning.models.loading.backbone import (
     take_encoder,
     text_config,
 )
-from sts_lightning.models.loading.hub import find
+from sts_lightning.models.loading.hub import find, find_adapter
 from sts_lightning.models.loading.quantization import quantization_config
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.planning.fake import explaining_untraceable
@@ -82,8 +82,12 @@ def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = N
         trust_remote_code: bool,
         dtype: DtypeName,
         quantization: Quantization,
-        _: str | None,
+        device: str | None,
     ) -> Loaded:
+        while (folder := find_adapter(name)) is not None:
+            from sts_lightning.models.loading.adapters import adapter_settings, base_of  # peft is slow
+
+            name, _ = base_of(folder, adapter_settings(folder))
         settings = _settings(name, trust_remote_code, notes)
         configure(settings, config or {}, name, trust_remote_code)
         nonlocal depth

@@ -179,12 +179,12 @@ def load_merged(
             key="model.name",
             hint=USE_RUN,
         )
-    base, trained_with = _base_of(folder, settings)
+    base, trained_with = base_of(folder, settings)
     try:
         backbone, tokenizer = load_backbone(base, config, trust_remote_code, dtype, trained_with, device)
     except (UserError, ValueError) as error:
         raise ConfigError(
-            f"the adapter {folder} needs its base {base}, a model and no adapter: {error}",
+            f"the adapter {folder} needs its base {base}: {error}",
             key="model.name",
             hint=f"If the base has moved, set base_model_name_or_path in {folder / SETTINGS}.",
         ) from error
@@ -219,7 +219,7 @@ def adapter_settings(folder: Path) -> Any:
     return settings
 
 
-def _base_of(folder: Path, settings: Any) -> tuple[str, Quantization]:
+def base_of(folder: Path, settings: Any) -> tuple[str, Quantization]:
     """Return the base of an adapter, and its quantisation in training."""
     base, revision = settings.base_model_name_or_path, settings.revision
     try:

@@ -3,15 +3,15 @@
 ==========================  ===========================================================================
 modules.json, N_*/          the modules of sentence-transformers: pooling, dense layers, normalisation
 config.json, *.safetensors  weights of the backbone, all of them
-adapter_config.json, ...    of an adapter its own weights, and the name of its base; `base/` where that has none
+adapter_config.json, ...    an adapter's own weights, and its base's name; `base/` where that has none
 tokenizer.json, ...         with the template, if a tokenizer can hold it
 sts_lightning.json          `EncodingConfig`, the base, the step, and what the libraries cannot read of it
 training.safetensors        weights that training has and evaluation does not: a loss head, a projection
 ==========================  ===========================================================================
 
-A folder is data: whoever reads it executes nothing in it. sentence-transformers computes the same vectors from
-it wherever its format can say them. Where it cannot, ``modules.json`` names a module that it does not have, so
-that it refuses the folder instead of computing others.
+A folder is data: whoever reads it executes nothing in it. sentence-transformers computes the same vectors
+from it wherever its format can say them. Where it cannot, ``modules.json`` names a module that it does not
+have, so that it refuses the folder instead of computing others.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def write_model(
     restrain_library()
     with new_folder(folder, replace=True) as inside:
         try:
-            described = _write(encoder, inside)
+            described = write_parts(encoder, inside)
             kept = {f"loss.{name}": value for name, value in training.items()}
             if encoder.config.projection not in ("none", "always"):
                 kept |= {f"projector.{name}": value for name, value in encoder.projector.state_dict().items()}
@@ -173,7 +173,7 @@ def check_writable(encoder: SentenceEncoder) -> None:
         )
 
 
-def _write(encoder: SentenceEncoder, folder: Path) -> dict[str, Any]:
+def write_parts(encoder: SentenceEncoder, folder: Path) -> dict[str, Any]:
     """Write weights, tokenizer and modules, and return the content of `OWN_FILE`."""
     reason = unsayable(encoder)
     if (encoder.base or Base()).name is None and _refers(encoder):
