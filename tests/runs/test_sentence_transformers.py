@@ -46,6 +46,6 @@ def test_the_chat_template_of_an_instructed_model_stays_out(template: str | None
     encoder.tokenizer.tokenizer.chat_template = "{% for m in messages %}user: {{ m['content'] }}{% endfor %}"
     ours = encoder.encode(TEXTS)
     (tmp_path / "out").mkdir()
-    write_sentence_transformers(encoder, tmp_path / "out", "tiny")
+    write_sentence_transformers(encoder, tmp_path / "out")
     model = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     np.testing.assert_allclose(model.encode(TEXTS), ours, atol=1e-5)

@@ -19,14 +19,7 @@ from sts_lightning.export.onnx import write_onnx
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import restrain_library
-from sts_lightning.models.loading.folder import (
-    describe,
-    save_text,
-    save_weights,
-    unsayable,
-    write_json,
-    write_modules,
-)
+from sts_lightning.models.loading.folder import write_json, write_parts
 from sts_lightning.models.loading.hub import OWN_FILE
 from sts_lightning.models.loading.run import load
 from sts_lightning.runs.folder import RunFolder
@@ -112,11 +105,7 @@ def write_adapter(encoder: SentenceEncoder, folder: Path) -> dict[str, Any]:
     """
     if not hasattr(encoder.backbone, "peft_config"):
         raise CheckpointError("the run has no adapter; use --format merged, which writes all weights.")
-    reason = unsayable(encoder)
-    save_weights(encoder, folder)
-    prompts, of_tokenizer = save_text(encoder, folder)
-    write_modules(encoder, folder, prompts, reason or of_tokenizer)
-    return describe(encoder, reason or of_tokenizer)
+    return write_parts(encoder, folder)
 
 
 WRITERS: dict[ExportFormat, Callable[[SentenceEncoder, Path], dict[str, Any]]] = {

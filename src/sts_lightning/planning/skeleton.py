@@ -83,9 +83,9 @@ def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = N
         trust_remote_code: bool,
         dtype: DtypeName,
         quantization: Quantization,
-        _: str | None,
+        device: str | None,
     ) -> Loaded:
-        if find_adapter(name) is not None:  # merged into its base, it changes no shape
+        while find_adapter(name) is not None:  # merged into its base, it changes no shape
             files = ModelFiles(name)
             name = base_of(files, read_own(files))[0]
         settings = _settings(name, trust_remote_code, notes)

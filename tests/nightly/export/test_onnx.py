@@ -43,7 +43,7 @@ def test_the_graph_gives_the_same_vectors(case: str, tmp_path: Path) -> None:
     encoder = make(**settings)
     texts = [*TEXTS, "a [MASK] b"]
     ours = encoder.encode(texts)
-    write_onnx(encoder, tmp_path, "tiny")
+    write_onnx(encoder, tmp_path)
     tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
     for start, stop in ((0, None), (1, 2)):
@@ -55,7 +55,7 @@ def test_the_graph_gives_the_same_vectors(case: str, tmp_path: Path) -> None:
 
 def test_weights_beside_a_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx, "LARGEST", 0)
-    write_onnx(tiny_bert(), tmp_path, "tiny")
+    write_onnx(tiny_bert(), tmp_path)
     assert (tmp_path / "model.onnx.data").is_file()
 
 
@@ -66,6 +66,6 @@ def test_another_vector_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(onnx.Graph, "forward", unmasked)
     encoder = tiny_bert()
     expected = expect(encoder, QUERIES, DOCUMENTS, "onnx")
-    write_onnx(encoder, tmp_path, "tiny")
+    write_onnx(encoder, tmp_path)
     with pytest.raises(CheckpointError, match="in onnxruntime are not those of the run"):
         check(tmp_path, "onnx", settings_of(encoder), expected)

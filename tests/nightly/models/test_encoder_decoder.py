@@ -56,7 +56,7 @@ def test_a_merged_folder_of_t5_loads_in_the_library_and_here(quantization: str, 
     encoder = SentenceEncoder.from_pretrained(folder, adapter=lora, quantization=quantization).eval()  # type: ignore[arg-type]
     vectors = encoder.encode(LOWER_CASE)
     (tmp_path / "merged").mkdir()
-    write_merged(encoder, tmp_path / "merged", "base")
+    write_merged(encoder, tmp_path / "merged")
     loaded: PreTrainedModel = T5EncoderModel.from_pretrained(tmp_path / "merged").eval()
     tolerance = (1e-5 if quantization == "none" else 1e-2) * abs(vectors).max()
     np.testing.assert_allclose(vectors, reference(loaded).detach().numpy(), atol=tolerance)

@@ -428,7 +428,7 @@ def test_settings_of_an_export(
 def test_an_export_with_all_layers_bidirectional(tmp_path: Path) -> None:
     encoder = tiny_llama(pooling="mean", bidirectional_layers=-1)
     settings, expected = settings_of(encoder), encoder.encode(TEXTS)
-    write_merged(encoder, tmp_path, "tiny")
+    write_merged(encoder, tmp_path)
     (tmp_path / OWN_FILE).write_text(json.dumps(settings))
     loaded = sts_lightning.load(tmp_path)
     assert loaded.bidirectional_layers == -1

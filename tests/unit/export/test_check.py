@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,15 +16,13 @@ import pytest
 import torch
 from peft import LoraConfig
 
-from sts_lightning.config.trust import NOTHING
 from sts_lightning.core.choices import ExportFormat
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.rows import labels_file, triplets_file
-from sts_lightning.export import check as checking
-from sts_lightning.export.check import DOCUMENTS, QUERIES, check, expect, texts_of
-from sts_lightning.export.export import WRITERS, settings_of
-from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.export.check import DOCUMENTS, QUERIES, check, expect, sample_texts, texts_of
+from sts_lightning.export.export import WRITERS
+from sts_lightning.models.encoder import Base, SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_llama, tiny_mistral
 
@@ -39,7 +38,8 @@ def with_adapter(folder: Path, **settings: Any) -> SentenceEncoder:
     encoder = tiny_bert(
         weights_seed=3, adapter=LoraConfig(target_modules=["value"], init_lora_weights=False), **settings
     )
-    return encoder.eval()
+    encoder.base = Base(str(folder / "base"))
+    return encoder
 
 
 def checked(encoder: SentenceEncoder, format_: ExportFormat, folder: Path, change: float = 1.0) -> Any:
@@ -52,8 +52,9 @@ def checked(encoder: SentenceEncoder, format_: ExportFormat, folder: Path, chang
         )
         weights[name].mul_(change)
     (folder / "out").mkdir()
-    WRITERS[format_](encoder, folder / "out", str(folder / "base"))
-    return check(folder / "out", format_, settings_of(encoder), expected)
+    WRITERS[format_](encoder, folder / "out")
+    config = replace(encoder.config, evaluation_length=encoder.tokenizer.evaluation_length)
+    return check(folder / "out", format_, config, expected)
 
 
 CASES: dict[str, tuple[Callable[..., SentenceEncoder], dict[str, Any]]] = {
@@ -114,14 +115,14 @@ def test_a_prompt_that_is_lost_is_noticed(tmp_path: Path) -> None:
     """The largest difference is that of a query, whose prompt the folder has not."""
     encoder = tiny_bert(**ROLES)
     expected = expect(encoder, QUERIES, DOCUMENTS, "sentence-transformers")
-    WRITERS["sentence-transformers"](encoder, tmp_path, "base")
+    WRITERS["sentence-transformers"](encoder, tmp_path)
     file = tmp_path / "config_sentence_transformers.json"
     settings = json.loads(file.read_text())
     assert settings["prompts"] == ROLES
     settings["prompts"]["query"] = ""
     file.write_text(json.dumps(settings))
     with pytest.raises(CheckpointError, match=r"most for the query '"):
-        check(tmp_path, "sentence-transformers", settings_of(encoder), expected)
+        check(tmp_path, "sentence-transformers", encoder.config, expected)
 
 
 def test_nan_is_no_small_difference(tmp_path: Path) -> None:
@@ -144,23 +145,19 @@ def test_the_run_is_as_it_was_after_the_comparison() -> None:
     np.testing.assert_array_equal(encoder.encode(QUERIES), before)
 
 
-def test_the_texts_are_those_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_texts_are_those_of_the_run(tmp_path: Path) -> None:
     (tmp_path / "qa.csv").write_text("anchor,positive\n" + "".join(f"q{i},a{i}\n" for i in range(60)))
     (tmp_path / "intents.csv").write_text("text,label\n" + "".join(f"t{i},{i % 3}\n" for i in range(60)))
-    made = {
-        "rows": lambda: DataModule(triplets_file(str(tmp_path), str(tmp_path / "qa.csv"), dev_fraction=0.1)),
-        "classes": lambda: DataModule(
-            labels_file(str(tmp_path), str(tmp_path / "intents.csv"), dev_fraction=0.1)
-        ),
-        "gone": lambda: DataModule(triplets_file(str(tmp_path), str(tmp_path / "none.csv"))),
-    }
-    run: Any = SimpleNamespace(load_config=lambda trust: None)
-    found = {}
-    for name, make in made.items():
-        monkeypatch.setattr(checking, "make_data", lambda cfg, make=make: make())
-        found[name] = texts_of(run, NOTHING)
-    queries, documents = found["rows"]
+    pairs = DataModule(triplets_file(str(tmp_path), str(tmp_path / "qa.csv"), dev_fraction=0.1))
+    classes = DataModule(labels_file(str(tmp_path), str(tmp_path / "intents.csv"), dev_fraction=0.1))
+    pairs.setup()
+    classes.setup()
+    details: dict[str, Any] = {}
+    run: Any = SimpleNamespace(metrics=lambda: SimpleNamespace(details=details))
+    assert texts_of(run) == (QUERIES, DOCUMENTS)
+    details["texts"] = sample_texts(pairs)
+    queries, documents = texts_of(run)
     assert [text.replace("q", "a") for text in queries] == documents
     assert len(set(queries)) == 5
-    assert len({*found["classes"][0], *found["classes"][1]}) == 10  # the second column is drawn
-    assert found["gone"] == (QUERIES, DOCUMENTS)
+    first, second = sample_texts(classes).values()
+    assert len({*first, *second}) == 10  # the second column is drawn

@@ -30,8 +30,7 @@ from tests.support.exports import write_export
 def test_long_sentences_are_cut_where_the_run_cuts_them(
     template: str | None, edit: TextEdit, tmp_path: Path
 ) -> None:
-    encoder = tiny_bert(template=template, max_length=9).eval()
-    encoder.text_edit = edit
+    encoder = tiny_bert(template=template, max_length=9, text_edit=edit)
     texts = ["a much longer sentence than nine", "short"]
     ours = encoder.encode([apply_edit(text, edit) for text in texts])
     write_export(encoder, tmp_path / "out")
@@ -70,7 +69,7 @@ def test_the_limit_of_the_base_models_tokenizer_cuts_nothing(template: str | Non
     """The run reads what the model has positions for; elsewhere the tokenizer's own limit would cut."""
     encoder = tiny_bert(template=template, pooling="mask_token" if "mask" in str(template) else "mean").eval()
     encoder.tokenizer.tokenizer.model_max_length = 16
-    encoder.tokenizer.set_evaluation_length(None)
+    encoder.set_evaluation(max_length=None)
     texts = ["a much longer sentence than sixteen tokens of one letter each", "short", "a " * 600]
     ours = encoder.encode(texts)
     write_export(encoder, tmp_path / "out")
@@ -100,7 +99,7 @@ def test_no_hub_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     encoder = tiny_bert()
     encoder.plain_backbone.config._name_or_path = "someone/model"
     monkeypatch.setattr("socket.getaddrinfo", refused)
-    write_sentence_transformers(encoder, tmp_path / "out", "someone/model")
+    write_sentence_transformers(encoder, tmp_path / "out")
     assert not asked
 
 
@@ -118,8 +117,7 @@ ROLE_CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", list(ROLE_CASES))
 def test_prompts_by_role_are_those_of_the_library(case: str, edit: TextEdit, tmp_path: Path) -> None:
     """Also of a text that is cut: rows of all roles are cut at one length."""
-    encoder = tiny_bert(**ROLE_CASES[case], max_length=40)
-    encoder.text_edit = edit
+    encoder = tiny_bert(**ROLE_CASES[case], max_length=40, text_edit=edit)
     texts = ["a dog", "", "Who?", "someone plays a guitar " * 20]
     roles: list[Role | None] = [None, "query", "document"]
     ours = [encoder.encode(texts, prompt=role) for role in roles]

@@ -14,14 +14,19 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import sts_lightning
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.export.template import save_with_template
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.text.tokenizer import SentenceTokenizer
+from sts_lightning.models.text.tokenizer_files import save_with_template
 from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
 from sts_lightning.testing.tiny_decoders import byte_tokenizer
 from tests.support.exports import TEXTS, write_export
 
 TEMPLATE = 'it : "{sentence}" is'
+
+
+def rows(tokenizer: PreTrainedTokenizerFast, max_length: int, template: str) -> SentenceTokenizer:
+    return SentenceTokenizer(tokenizer, EncodingConfig(max_length=max_length, template=template))
 
 
 def joining() -> PreTrainedTokenizerFast:
@@ -39,7 +44,7 @@ def test_the_tokenizer_adds_the_tokens_of_the_template(
     template: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
     bare = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    save_with_template(SentenceTokenizer(tokenizer, 512, template), tmp_path)
+    save_with_template(rows(tokenizer, 512, template), tmp_path)
     written = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     written.no_padding()
     for text in TEXTS:
@@ -50,9 +55,9 @@ def test_the_tokenizer_adds_the_tokens_of_the_template(
 
 @pytest.mark.parametrize("length", [3, 4, 20, None])
 def test_the_sentence_is_cut_and_the_template_stays(length: int | None, tmp_path: Path) -> None:
-    rows = SentenceTokenizer(character_tokenizer(), 3, TEMPLATE)
-    rows.evaluation_length = length
-    save_with_template(rows, tmp_path)
+    tokenizer = rows(character_tokenizer(), 3, TEMPLATE)
+    tokenizer.evaluation_length = length
+    save_with_template(tokenizer, tmp_path)
     written = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     long = " ".join("abcdefgh" * 100)
     kept = 800 if length is None else length
@@ -64,8 +69,8 @@ def test_the_sentence_is_cut_and_the_template_stays(length: int | None, tmp_path
 
 def test_a_tokenizer_that_joins_sentence_and_template(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"changes the tokens of a sentence beside it, such as '\.\.\.'"):
-        save_with_template(SentenceTokenizer(joining(), 128, TEMPLATE), tmp_path)
-    save_with_template(SentenceTokenizer(joining(), 128, "it : {sentence} is"), tmp_path)  # as a space does
+        save_with_template(rows(joining(), 128, TEMPLATE), tmp_path)
+    save_with_template(rows(joining(), 128, "it : {sentence} is"), tmp_path)  # as a space does
 
 
 def written(encoder: SentenceEncoder, folder: Path) -> SentenceTransformer:
@@ -104,8 +109,7 @@ def test_a_prefix_that_joins_the_sentence_is_a_prompt(tmp_path: Path) -> None:
 def test_what_needs_code_is_said(
     template: str, edit: str, pooling: str, reason: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    encoder = tiny_bert(template=template, pooling=pooling)  # type: ignore[arg-type]
-    encoder.text_edit = edit  # type: ignore[assignment]
+    encoder = tiny_bert(template=template, pooling=pooling, text_edit=edit)
     write_export(encoder, tmp_path / "out")
     assert (tmp_path / "out" / "template_transformer.py").is_file()
     assert reason in caplog.text
@@ -115,15 +119,15 @@ def test_the_folder_is_read_back_once_with_its_template(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = tiny_bert(template=TEMPLATE, max_length=9)
-    rows, vectors = encoder.tokenizer(TEXTS), encoder.encode(TEXTS)
+    expected, vectors = encoder.tokenizer(TEXTS), encoder.encode(TEXTS)
     written(encoder, tmp_path / "out")
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     loaded = sts_lightning.load(tmp_path / "out")
     assert loaded.tokenizer.template == TEMPLATE
-    assert loaded.tokenizer(TEXTS) == rows
+    assert loaded.tokenizer(TEXTS) == expected
     np.testing.assert_allclose(loaded.encode(TEXTS), vectors, atol=1e-6)
     alone = SentenceEncoder.from_pretrained(str(tmp_path / "out"), template=TEMPLATE, max_length=9)
-    assert alone.tokenizer(TEXTS) == rows
+    assert alone.tokenizer(TEXTS) == expected
     monkeypatch.undo()
     again = written(loaded, tmp_path / "again")
     np.testing.assert_allclose(again.encode(TEXTS), vectors, atol=1e-6)
@@ -132,8 +136,8 @@ def test_the_folder_is_read_back_once_with_its_template(
 def test_a_folder_that_another_library_saved_again(tmp_path: Path) -> None:
     """It has no settings of this project: the tokens that the tokenizer adds are all there is."""
     encoder = tiny_bert(template=TEMPLATE, max_length=9)
-    rows, vectors = encoder.tokenizer(TEXTS), encoder.encode(TEXTS)
+    expected, vectors = encoder.tokenizer(TEXTS), encoder.encode(TEXTS)
     written(encoder, tmp_path / "out").save(str(tmp_path / "again"))
     loaded = sts_lightning.load(tmp_path / "again")
-    assert (loaded.tokenizer.template, loaded.tokenizer(TEXTS)) == (None, rows)
+    assert (loaded.tokenizer.template, loaded.tokenizer(TEXTS)) == (None, expected)
     np.testing.assert_allclose(loaded.encode(TEXTS), vectors, atol=1e-6)

@@ -135,7 +135,7 @@ def test_all_forms_leave_out_what_the_data_pair(seed: int) -> None:
 def test_a_step_equals_sentence_transformers(num_views: int, tmp_path: Path) -> None:
     """Similar pairs alone, and with three hard negatives each: the loss and the gradient of all weights."""
     encoder = tiny_bert().eval()
-    write_sentence_transformers(encoder, tmp_path / "out", "tiny")
+    write_sentence_transformers(encoder, tmp_path / "out")
     model = SentenceTransformer(str(tmp_path / "out"), device="cpu").eval()
     columns = [
         [f"{word} {view} times" for word in ("a dog", "rain", "music", "x")] for view in range(num_views)

@@ -1,4 +1,4 @@
-"""Folders of adapters as models: merged into the base that they name, or rejected."""
+"""Folders of adapters as models: those of ours on their base, others merged into it, or rejected."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from omegaconf import OmegaConf
 from peft import LoraConfig, PeftConfig, PrefixTuningConfig
 from safetensors.torch import load_file, save_file
 
@@ -18,8 +19,8 @@ from sts_lightning.core.choices import Quantization
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.export.export import write_adapter
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading.backbone import load_backbone, loading_by
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, WEIGHTS
+from sts_lightning.planning.skeleton import build_skeleton
 from sts_lightning.runs.folder import RunFolder
 from tests.support.families import tiny, write
 from tests.support.hub_server import Hub
@@ -48,14 +49,17 @@ def adapter_folder(
     base: str,
     settings: PeftConfig | None = None,
     quantization: Quantization = "none",
+    own: bool = True,
 ) -> np.ndarray:
-    """Write an adapter with moved weights, and return the vectors of its encoder."""
+    """Write an adapter with moved weights, as we do or as peft does; return the vectors of its encoder."""
     settings = settings or LoraConfig(**ALL, r=4)
     encoder = SentenceEncoder.from_pretrained(base, adapter=settings, quantization=quantization)
     vectors = moved(encoder).encode(TEXTS)
     folder.mkdir()
-    write_adapter(encoder, folder, base)
-    (folder / OWN_FILE).write_text(json.dumps({"pooling": "mean", "quantization": quantization}))
+    if own:
+        (folder / OWN_FILE).write_text(json.dumps(write_adapter(encoder, folder)))
+    else:
+        encoder.backbone.save_pretrained(str(folder))
     return vectors
 
 
@@ -73,17 +77,20 @@ def test_a_folder_gives_the_vectors_it_was_exported_with(
     base = write(tiny(model_type), tmp_path / "base")
     vectors = adapter_folder(tmp_path / "adapter", base, settings, quantization)
     loaded = sts_lightning.load(tmp_path / "adapter")
+    np.testing.assert_array_equal(loaded.encode(TEXTS), vectors)
+    assert all(("lora" in name) == value.requires_grad for name, value in loaded.named_parameters())
+    merged = SentenceEncoder.from_pretrained(str(tmp_path / "adapter"))
     scale = abs(vectors).max()
-    np.testing.assert_allclose(loaded.encode(TEXTS), vectors, atol=2e-6 * scale)
-    bare = SentenceEncoder.from_pretrained(base).eval()
+    np.testing.assert_allclose(merged.encode(TEXTS), vectors, atol=2e-6 * scale)
+    bare = SentenceEncoder.from_pretrained(base)
     assert abs(bare.encode(TEXTS) - vectors).max() > 1e-2 * scale
-    assert all(parameter.requires_grad for parameter in loaded.parameters())
-    assert not any("lora" in name for name, _ in loaded.named_parameters())
+    assert all("lora" not in name and value.requires_grad for name, value in merged.named_parameters())
 
 
 def publish(hub: Hub, name: str, folder: Path) -> str:
     """Put the files of a folder on the hub, and return their commit."""
-    return hub.add(name, {path.name: path.read_bytes() for path in folder.iterdir()})
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return hub.add(name, {path.relative_to(folder).as_posix(): path.read_bytes() for path in files})
 
 
 def test_an_adapter_on_the_hub(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,19 +129,18 @@ def test_an_adapter_on_the_hub_without_weights(
 
 
 def test_the_shape_of_a_plan_is_that_of_the_base(tmp_path: Path) -> None:
-    base = write(tiny("bert"), tmp_path / "base")
+    base = write(tiny("bert", num_hidden_layers=1), tmp_path / "base")
     adapter_folder(tmp_path / "adapter", base)
-    asked: list[str] = []
+    target = "sts_lightning.models.encoder.SentenceEncoder.from_pretrained"
+    model = OmegaConf.create({"_target_": target, "name": str(tmp_path / "adapter")})
+    skeleton = build_skeleton(model, OmegaConf.create({"pooling": "mean"}))
+    assert (skeleton.depth, skeleton.encoder.device.type) == (1, "meta")
 
-    def stand_in(name: str, *settings: Any) -> Any:
-        asked.append(name)
-        return tiny("bert", num_hidden_layers=1), tokenizer
 
-    _, tokenizer = load_backbone(base)
-    with loading_by(stand_in):
-        encoder = SentenceEncoder.from_pretrained(str(tmp_path / "adapter"))
-    assert asked == [base]
-    assert encoder.backbone.config.num_hidden_layers == 1
+def test_an_adapter_on_an_adapter(tmp_path: Path) -> None:
+    adapter_folder(tmp_path / "first", write(tiny("bert"), tmp_path / "base"))
+    vectors = adapter_folder(tmp_path / "second", str(tmp_path / "first"))
+    np.testing.assert_array_equal(sts_lightning.load(tmp_path / "second").encode(TEXTS), vectors)
 
 
 def rewrite(folder: Path, **changes: Any) -> None:
@@ -155,7 +161,6 @@ BREAKS: dict[str, tuple[Callable[[Path], Any], str]] = {
         "needs its base /nowhere",
     ),
     "base of another type": (lambda at: rewrite(at, base_model_name_or_path=7), "base_model_name_or_path"),
-    "base an adapter": (lambda at: rewrite(at, base_model_name_or_path=str(at)), "a model and no adapter"),
     "unknown kind": (lambda at: rewrite(at, peft_type="MAGIC"), "adapter_config.json .*MAGIC"),
     "another kind": (lambda at: rewrite(at, peft_type="LOHA"), "not LoHaConfig"),
     "other rank": (lambda at: rewrite(at, r=2), "adapter"),
@@ -184,7 +189,7 @@ BREAKS: dict[str, tuple[Callable[[Path], Any], str]] = {
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
-    adapter_folder(folder / "adapter", write(tiny("bert"), folder / "base"))
+    adapter_folder(folder / "adapter", write(tiny("bert"), folder / "base"), own=False)
     return folder / "adapter"
 
 
@@ -208,7 +213,7 @@ def test_a_base_of_another_size(whole: Path, tmp_path: Path) -> None:
     for path in whole.iterdir():
         (at / path.name).write_bytes(path.read_bytes())
     rewrite(at, base_model_name_or_path=write(tiny("bert", hidden_size=64), tmp_path / "wide"))
-    with pytest.raises(CheckpointError, match=r"cannot be put into BertModel.*size mismatch"):
+    with pytest.raises(CheckpointError, match="differ in name or shape"):
         sts_lightning.load(at)
     rewrite(at, base_model_name_or_path=write(tiny("bert", num_hidden_layers=1), tmp_path / "shallow"))
     with pytest.raises(CheckpointError, match="differ in name or shape"):
@@ -217,9 +222,10 @@ def test_a_base_of_another_size(whole: Path, tmp_path: Path) -> None:
 
 def test_what_cannot_be_merged(tmp_path: Path) -> None:
     base = write(tiny("bert"), tmp_path / "base")
-    adapter_folder(tmp_path / "adapter", base, PREFIX)
+    vectors = adapter_folder(tmp_path / "adapter", base, PREFIX)
+    np.testing.assert_array_equal(sts_lightning.load(tmp_path / "adapter").encode(TEXTS), vectors)
     with pytest.raises(ConfigError, match=r"PREFIX_TUNING cannot be merged.*Load the run") as caught:
-        sts_lightning.load(tmp_path / "adapter")
+        SentenceEncoder.from_pretrained(str(tmp_path / "adapter"))
     assert caught.value.key == "model.name"
 
 

@@ -139,9 +139,9 @@ def test_only_the_last_layer_bidirectional() -> None:
     assert abs(last.encode(["ab"]) - last.encode(["ac"])).max() > 1e-3
 
 
-@pytest.mark.parametrize("count", [3, -2])
-def test_bidirectional_layers_that_are_not_there(count: int) -> None:
-    with pytest.raises(ValueError, match="must lie between 0 and 2"):
+@pytest.mark.parametrize(("count", "message"), [(3, "must lie between 0 and 2"), (-2, "must be at least -1")])
+def test_bidirectional_layers_that_are_not_there(count: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         tiny_llama(bidirectional_layers=count)
 
 

@@ -229,6 +229,6 @@ def test_a_multimodal_model_reads_text(model_type: str, tmp_path: Path) -> None:
     assert vectors.shape == (len(SENTENCES), encoder.dimension)
     np.testing.assert_allclose(vectors, np.stack(expected), atol=1e-5 * abs(vectors).max())
     assert encoder.causal == (model_type == "gemma3")
-    write_sentence_transformers(encoder, tmp_path / "out", folder)
+    write_sentence_transformers(encoder, tmp_path / "out")
     library = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     np.testing.assert_allclose(library.encode(SENTENCES), vectors, atol=1e-5 * abs(vectors).max())

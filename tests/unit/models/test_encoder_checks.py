@@ -38,7 +38,7 @@ def test_a_model_whose_configuration_does_not_tell_its_size() -> None:
         SentenceEncoder(backbone, character_tokenizer())
 
 
-@pytest.mark.parametrize("layer", [0, 1, -4])
-def test_a_layer_that_is_not_there(layer: int) -> None:
-    with pytest.raises(ValueError, match="must lie between -2 and -1"):
+@pytest.mark.parametrize(("layer", "message"), [(0, "be negative"), (-4, "lie between -2 and -1")])
+def test_a_layer_that_is_not_there(layer: int, message: str) -> None:
+    with pytest.raises(ValueError, match=f"layer must {message}"):
         decoder(tiny_mistral, layer=layer)

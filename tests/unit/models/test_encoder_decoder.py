@@ -124,9 +124,9 @@ def test_sentence_transformers_reads_t5_and_has_no_form_for_bart(tmp_path: Path)
         folder.mkdir()
         if model_type == "bart":
             with pytest.raises(ConfigError, match=r"BartEncoder.*only beside a decoder"):
-                write_sentence_transformers(encoder, folder, "bart")
+                write_sentence_transformers(encoder, folder)
         else:
-            write_sentence_transformers(encoder, folder, "t5")
+            write_sentence_transformers(encoder, folder)
             read = SentenceTransformer(str(folder), device="cpu").encode(LOWER_CASE)
             np.testing.assert_allclose(read, vectors, atol=1e-5)
 

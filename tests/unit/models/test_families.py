@@ -106,6 +106,6 @@ def test_a_lora_on_all_linear_layers_is_merged(model_type: str, tmp_path: Path) 
     if model_type == "bart":  # no library loads its encoder alone, so it has no merged export
         return
     (tmp_path / "merged").mkdir()
-    write_merged(encoder, tmp_path / "merged", folder)
+    write_merged(encoder, tmp_path / "merged")
     read = SentenceEncoder.from_pretrained(str(tmp_path / "merged"), max_length=LENGTH).eval()
     np.testing.assert_allclose(read.encode(TEXTS), vectors, atol=1e-5 * scale)

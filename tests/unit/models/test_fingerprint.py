@@ -33,14 +33,6 @@ def changed_cut(encoder: SentenceEncoder) -> None:
     encoder.tokenizer.set_evaluation_length(9)
 
 
-def changed_size(encoder: SentenceEncoder) -> None:
-    encoder.truncate_dim = 5
-
-
-def changed_edit(encoder: SentenceEncoder) -> None:
-    encoder.text_edit = "prompt_bert"
-
-
 def changed_tokenizer(encoder: SentenceEncoder) -> None:
     encoder.tokenizer.tokenizer.add_tokens(["guitar"])
 
@@ -62,6 +54,8 @@ def test_what_changes_vectors_changes_the_hash() -> None:
         {"normalize": True},
         {"template": "so: {sentence}"},
         {"template": "so: {sentence}", "denoise": "pad", "denoise_evaluation": True},
+        {"truncate_dim": 5},
+        {"text_edit": "prompt_bert"},
         {"layers": 1},
         {"weights_seed": 1},
     ]
@@ -69,8 +63,6 @@ def test_what_changes_vectors_changes_the_hash() -> None:
     for change in (
         changed_weight,
         changed_cut,
-        changed_size,
-        changed_edit,
         changed_tokenizer,
         changed_precision,
         changed_configuration,

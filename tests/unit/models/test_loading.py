@@ -49,10 +49,10 @@ def test_errors_name_the_key_of_the_setting(overrides: list[str], message: str, 
 def test_a_revision_of_a_model_on_the_hub(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def found(name: str, **settings: object) -> SentenceEncoder:
+    def found(name: str, *settings: object) -> tuple[SentenceEncoder, None]:
         asked.append(name)
-        return tiny_bert()
+        return tiny_bert(), None
 
-    monkeypatch.setattr("sts_lightning.models.loading.pipeline.from_pipeline", found)
+    monkeypatch.setattr("sts_lightning.models.loading.run.read_model", found)
     sts_lightning.load(source)
     assert asked == [source]

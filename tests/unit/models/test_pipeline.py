@@ -17,7 +17,7 @@ from transformers import AutoModel, AutoTokenizer
 
 import sts_lightning
 from sts_lightning.core.errors import CheckpointError, ConfigError
-from sts_lightning.models.loading.backbone import load_backbone, loading_by
+from sts_lightning.models.loading.backbone import load_backbone
 from sts_lightning.models.loading.pipeline import from_pipeline
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.support.families import tiny, write
@@ -269,7 +269,7 @@ def test_token_types_of_several_kinds(folder: Path) -> None:
 )
 def test_spellings_of_the_pooling(settings: dict[str, Any], pooling: str, folder: Path) -> None:
     merge(folder / POOLING, **settings)
-    assert from_pipeline(str(folder)).pooling == pooling
+    assert from_pipeline(str(folder)).config.pooling == pooling
 
 
 @pytest.mark.parametrize("file", [POOLING, DENSE])
@@ -324,7 +324,7 @@ def test_a_normalisation_without_a_folder(folder: Path) -> None:
     kinds(folder, *KINDS)
     entries = json.loads((folder / "modules.json").read_text())
     (folder / "modules.json").write_text(json.dumps([*entries[:-1], entries[-1] | {"path": ""}]))
-    assert from_pipeline(str(folder)).normalize
+    assert from_pipeline(str(folder)).config.normalize
 
 
 @pytest.mark.parametrize("prompt", ["default", "by name"])
@@ -378,22 +378,24 @@ def test_a_plan_reads_no_weights_of_the_transformer(folder: Path) -> None:
         seen.append(name)
         return tiny("bert").to("meta"), character_tokenizer()
 
-    with loading_by(stand_in):
-        encoder = from_pipeline(str(folder))
+    encoder = from_pipeline(str(folder), loader=stand_in)
     assert seen == [str(folder)]
-    assert (encoder.dimension, encoder.normalize, encoder.tokenizer.template) == (8, True, "one {sentence}")
+    assert (encoder.dimension, encoder.config.normalize, encoder.tokenizer.template) == (
+        8,
+        True,
+        "one {sentence}",
+    )
     assert all(weight.is_meta for weight in encoder.parameters())
 
 
-def test_weights_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_are_read_once(folder: Path) -> None:
     loads: list[Any] = []
 
-    def counted(name: str, **loading: Any) -> Any:
-        loads.append((name, loading["dtype"]))
-        return load_backbone(name, **loading)
+    def counted(name: str, *loading: Any) -> Any:
+        loads.append((name, loading[2]))
+        return load_backbone(name, *loading)
 
-    monkeypatch.setattr("sts_lightning.models.encoder.load_backbone", counted)
-    encoder = from_pipeline(str(folder), dtype="bfloat16")
+    encoder = from_pipeline(str(folder), dtype="bfloat16", loader=counted)
     assert loads == [(str(folder), "bfloat16")]
     assert encoder.plain_backbone.dtype == torch.bfloat16
 

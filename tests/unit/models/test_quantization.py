@@ -78,7 +78,7 @@ def test_gpt2s_layers_keep_their_orientation(quantization: Quantization, tmp_pat
             likeness = torch.cosine_similarity(other.weight.flatten(), module.weight.flatten(), dim=0)
             assert likeness > 0.97
     (tmp_path / "merged").mkdir()
-    write_merged(encoder, tmp_path / "merged", "base")
+    write_merged(encoder, tmp_path / "merged")
     read = SentenceEncoder(AutoModel.from_pretrained(tmp_path / "merged"), encoder.tokenizer.tokenizer).eval()
     np.testing.assert_allclose(
         read.encode(SENTENCES),
@@ -97,7 +97,7 @@ def test_gpt2_with_lora_in_4bit_is_merged(tmp_path: Path) -> None:
     encoder = SentenceEncoder.from_pretrained(folder, quantization="4bit", adapter=lora).eval()
     vectors = encoder.encode(SENTENCES)
     (tmp_path / "merged").mkdir()
-    write_merged(encoder, tmp_path / "merged", "base")
+    write_merged(encoder, tmp_path / "merged")
     read = SentenceEncoder.from_pretrained(str(tmp_path / "merged")).eval()
     np.testing.assert_allclose(read.encode(SENTENCES), vectors, atol=1e-5 * abs(vectors).max())
 

@@ -11,13 +11,25 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.models.text.tokenizer import SentenceTokenizer
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.testing.tiny_decoders import byte_tokenizer, tiny_llama, tiny_mistral
+
+
+def rows_of(
+    max_length: int,
+    template: str | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    offset: int = 0,
+    **settings: Any,
+) -> SentenceTokenizer:
+    config = EncodingConfig(max_length=max_length, template=template, **settings)
+    return SentenceTokenizer(tokenizer or character_tokenizer(), config, offset)
 
 
 def decode(tokenizer: SentenceTokenizer, ids: list[int]) -> str:
@@ -25,13 +37,13 @@ def decode(tokenizer: SentenceTokenizer, ids: list[int]) -> str:
 
 
 def test_without_template_length_counts_special_tokens() -> None:
-    tokenizer = SentenceTokenizer(character_tokenizer(), max_length=6)
+    tokenizer = rows_of(6)
     (ids,) = tokenizer(["abcdefgh"])
     assert decode(tokenizer, ids) == "[CLS] abcd [SEP]"
 
 
 def test_truncation_cuts_the_sentence_and_never_the_template() -> None:
-    tokenizer = SentenceTokenizer(character_tokenizer(), max_length=4, template='of "{sentence}" is {mask}.')
+    tokenizer = rows_of(4, 'of "{sentence}" is {mask}.')
     long, short = (decode(tokenizer, ids) for ids in tokenizer(["abcdefgh", "xy"]))
     assert long == '[CLS] of " abcd " is [MASK]. [SEP]'
     assert short == '[CLS] of " xy " is [MASK]. [SEP]'
@@ -41,15 +53,15 @@ def test_truncation_cuts_the_sentence_and_never_the_template() -> None:
 def test_the_end_is_cut_whatever_side_the_tokenizer_names(template: str | None) -> None:
     usual, other = character_tokenizer(), character_tokenizer()
     other.truncation_side = "left"
-    right, left = (SentenceTokenizer(tokenizer, 4, template) for tokenizer in (usual, other))
+    right, left = (rows_of(4, template, tokenizer) for tokenizer in (usual, other))
     assert left(["abcdefgh", "xy"]) == right(["abcdefgh", "xy"])
 
 
 def test_a_character_of_several_tokens_is_kept_or_left_out() -> None:
     tokenizer = byte_tokenizer("<s>")
-    alone = SentenceTokenizer(tokenizer, 90, 'This : "{sentence}" means:"')
+    alone = rows_of(90, 'This : "{sentence}" means:"', tokenizer)
     for length in range(4, 12):
-        cut = SentenceTokenizer(tokenizer, length, 'This : "{sentence}" means:"')
+        cut = rows_of(length, 'This : "{sentence}" means:"', tokenizer)
         for letters in range(4):
             text = "a" * letters + "\N{GRINNING FACE}" * 9
             kept = max(n for n in range(len(text) + 1) if len(text[:n].encode()) <= length)
@@ -60,7 +72,7 @@ def test_a_character_of_several_tokens_is_kept_or_left_out() -> None:
 def test_threads_may_share_it(template: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fast tokenizer has its truncation as a state, which is set and then used."""
     fast = character_tokenizer()
-    tokenizer = SentenceTokenizer(fast, 6, template)
+    tokenizer = rows_of(6, template, fast)
     set_state = type(fast).set_truncation_and_padding
 
     def slow(self: Any, *args: Any, **options: Any) -> None:
@@ -85,7 +97,7 @@ def test_a_row_that_grows_in_the_template_is_cut_before_its_end() -> None:
     trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     bpe.train_from_iterator(["it : a a a .", "dog", "dog"] * 9, trainer)
     fast = PreTrainedTokenizerFast(tokenizer_object=bpe, pad_token="!", eos_token="!")
-    tokenizer = SentenceTokenizer(fast, 8, "it : {sentence} .")
+    tokenizer = rows_of(8, "it : {sentence} .", fast)
     tokenizer.fits = tokenizer.limit = 8
     rows = [fast.convert_ids_to_tokens(row) for row in tokenizer(["dog" * 20, "a"])]
     start, end = ["it", "\u0120:"], ["\u0120."]
@@ -95,21 +107,21 @@ def test_a_row_that_grows_in_the_template_is_cut_before_its_end() -> None:
 @pytest.mark.parametrize("template", ["no slot", "{sentence} twice {sentence}"])
 def test_a_template_needs_one_slot(template: str) -> None:
     with pytest.raises(ValueError, match="exactly once"):
-        SentenceTokenizer(character_tokenizer(), 8, template)
+        rows_of(8, template)
 
 
 def test_a_mask_in_the_template_needs_a_mask_token() -> None:
     tokenizer = character_tokenizer()
     tokenizer.mask_token = None
     with pytest.raises(ValueError, match="no mask token"):
-        SentenceTokenizer(tokenizer, 8, "{sentence} {mask}")
+        rows_of(8, "{sentence} {mask}", tokenizer)
 
 
 TEMPLATES = ['of "{sentence}" is {mask}.', 'it : "{sentence}" is {mask}.']
 
 
 def test_each_view_has_its_template_in_training_alone() -> None:
-    tokenizer = SentenceTokenizer(character_tokenizer(), 8, TEMPLATES[0], TEMPLATES)
+    tokenizer = rows_of(8, TEMPLATES[0], view_templates=TEMPLATES)
     rows = tokenizer.training_rows([["xy"], ["xy"]], [None, None], 512)
     ordered = rows.chunks[0]["input_ids"][rows.restore].tolist()
     texts = [tokenizer.tokenizer.decode(row).replace(" [PAD]", "") for row in ordered]
@@ -120,7 +132,7 @@ def test_each_view_has_its_template_in_training_alone() -> None:
 
 
 def test_shift_puts_the_positions_behind_the_slot_where_they_would_be() -> None:
-    tokenizer = SentenceTokenizer(character_tokenizer(), 8, TEMPLATES[0], denoise="shift")
+    tokenizer = rows_of(8, TEMPLATES[0], denoise="shift")
     rows = tokenizer.training_rows([["abc", "x", "yyy"]], [None], 512)
     bare = rows.chunks[-1]
     # [CLS] o f " | " i s [M] . [SEP], the sentence of 3 or 1 tokens between the quotes.
@@ -135,7 +147,7 @@ def test_shift_puts_the_positions_behind_the_slot_where_they_would_be() -> None:
 
 
 def test_pad_fills_the_slot_with_visible_padding() -> None:
-    tokenizer = SentenceTokenizer(character_tokenizer(), 8, TEMPLATES[0], TEMPLATES, denoise="pad")
+    tokenizer = rows_of(8, TEMPLATES[0], view_templates=TEMPLATES, denoise="pad")
     rows = tokenizer.training_rows([["ab"], ["abc"]], [None, None], 512)
     bare = rows.chunks[-1]
     lengths = bare["attention_mask"].sum(dim=1).tolist()
@@ -149,19 +161,19 @@ def test_pad_fills_the_slot_with_visible_padding() -> None:
 
 
 def test_positions_may_start_later() -> None:
-    tokenizer = SentenceTokenizer(character_tokenizer(), 8, TEMPLATES[0], denoise="shift", position_offset=2)
+    tokenizer = rows_of(8, TEMPLATES[0], offset=2, denoise="shift")
     bare = tokenizer.training_rows([["abc"]], [None], 512).chunks[-1]
     assert bare["position_ids"][0, :5].tolist() == [2, 3, 4, 5, 9]
 
 
 def test_augmentation_and_template_exclude_each_other() -> None:
-    tokenizer = SentenceTokenizer(character_tokenizer(), 8, TEMPLATES[0])
+    tokenizer = rows_of(8, TEMPLATES[0])
     with pytest.raises(ValueError, match="change the template"):
         tokenizer.training_rows([["x"]], [lambda ids, special: ids], 512)
 
 
 def test_augmentation_sees_ids_and_special_tokens() -> None:
-    tokenizer = SentenceTokenizer(character_tokenizer(), 8)
+    tokenizer = rows_of(8)
     seen = []
 
     def double(ids: list[int], special: Sequence[int]) -> list[int]:
@@ -184,7 +196,7 @@ def test_augmentation_sees_ids_and_special_tokens() -> None:
 )
 def test_prompt_settings_that_do_not_fit(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        SentenceTokenizer(character_tokenizer(), 8, **settings)
+        rows_of(8, **settings)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "last_token", "cls", "first_last_mean"])
@@ -217,20 +229,20 @@ ROLES: dict[str, Any] = {"query": "query: ", "document": "passage: {sentence}"}
 
 
 def test_a_role_has_its_prefix_and_another_the_template() -> None:
-    only_query = SentenceTokenizer(character_tokenizer(), 9, "of {sentence}", query="q: ")
+    only_query = rows_of(9, "of {sentence}", query="q: ")
     for role, prefix in ((None, "of "), ("query", "q: "), ("document", "of ")):
-        alone = SentenceTokenizer(character_tokenizer(), 9, f"{prefix}{{sentence}}")
+        alone = rows_of(9, f"{prefix}{{sentence}}")
         assert only_query(["ab"], role) == alone(["ab"])
-    bare = SentenceTokenizer(character_tokenizer(), 9, "of {sentence}", document="")
+    bare = rows_of(9, "of {sentence}", document="")
     assert decode(bare, bare(["ab"], "document")[0]) == "[CLS] ab [SEP]"
-    assert SentenceTokenizer(character_tokenizer(), 9, query="", document="").roles == {}
+    assert rows_of(9, query="", document="").roles == {}
     with pytest.raises(ValueError, match=r"^prompt must be one of query, document"):
         bare(["ab"], "passage")
 
 
 @pytest.mark.parametrize("template", [None, "q: {sentence}"])
 def test_rows_of_all_roles_are_cut_at_one_length(template: str | None) -> None:
-    tokenizer = SentenceTokenizer(character_tokenizer(), 9, template, **ROLES)
+    tokenizer = rows_of(9, template, **ROLES)
     prefix = len("passage:") + 2  # and the two special tokens
     assert tokenizer.added == prefix
     for role, text in ((None, "q:" if template else ""), ("query", "query:"), ("document", "passage:")):
@@ -243,7 +255,7 @@ def test_rows_of_all_roles_are_cut_at_one_length(template: str | None) -> None:
 
 
 def test_the_first_view_is_the_query_and_the_others_are_documents() -> None:
-    tokenizer = SentenceTokenizer(character_tokenizer(), 9, "t: {sentence}", **ROLES)
+    tokenizer = rows_of(9, "t: {sentence}", **ROLES)
     views = [["a"], ["b"], ["c"]]
 
     def rows(**options: Any) -> list[str]:
@@ -272,4 +284,4 @@ def test_the_first_view_is_the_query_and_the_others_are_documents() -> None:
 )
 def test_what_a_prompt_by_role_cannot_be(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        SentenceTokenizer(character_tokenizer(), 9, **settings)
+        rows_of(9, **settings)

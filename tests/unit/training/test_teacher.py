@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.config.trust import Trust
 from sts_lightning.core.choices import Precision
 from sts_lightning.data.collate import Batch
 from sts_lightning.evaluation.vector_cache import PROBES
@@ -120,7 +119,7 @@ def test_no_sentence_is_embedded_twice(
 
 
 def test_the_precision_of_training_is_not_that_of_the_teacher(tmp_path: Path) -> None:
-    write_sentence_transformers(tiny_bert(), tmp_path, "model")
+    write_sentence_transformers(tiny_bert(), tmp_path)
 
     def similarities(precision: Precision | None) -> torch.Tensor:
         teacher = Teacher([str(tmp_path)], precision=precision)
@@ -137,7 +136,7 @@ def test_the_precision_of_training_is_not_that_of_the_teacher(tmp_path: Path) ->
 
 
 def test_a_model_pools_and_cuts_as_it_says(tmp_path: Path) -> None:
-    write_sentence_transformers(tiny_bert(pooling="mean", max_length=64), tmp_path, "model")
+    write_sentence_transformers(tiny_bert(pooling="mean", max_length=64), tmp_path)
     long = "a dog " * 40
 
     def vector(**settings: Any) -> np.ndarray:
@@ -153,20 +152,6 @@ def test_a_model_pools_and_cuts_as_it_says(tmp_path: Path) -> None:
     np.testing.assert_allclose(vector(), expected(pooling="mean", max_length=64), atol=1e-5)
     own = expected(pooling="cls", max_length=16)
     np.testing.assert_allclose(vector(pooling="cls", max_length=16), own, atol=1e-5)
-
-
-def test_the_users_consent_is_that_for_its_teachers(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def found(source: str, *consent: object) -> SentenceEncoder:
-        asked.append((source, *consent))
-        return tiny_bert()
-
-    monkeypatch.setattr("sts_lightning.training.auxiliary.teacher.load", found)
-    teacher = Teacher(["runs/other"])
-    teacher.trust = Trust.of(["mine.Loss"], remote_code=True)
-    teacher.connect(tiny_bert())
-    assert asked == [("runs/other", (), True)]
 
 
 def test_parts_whose_loss_takes_no_teacher_have_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def write_model(
     restrain_library()
     with new_folder(folder, replace=True) as inside:
         try:
-            described = _write(encoder, inside)
+            described = write_parts(encoder, inside)
             kept = {f"loss.{name}": value for name, value in training.items()}
             if encoder.config.projection not in ("none", "always"):
                 kept |= {f"projector.{name}": value for name, value in encoder.projector.state_dict().items()}
@@ -173,7 +173,7 @@ def check_writable(encoder: SentenceEncoder) -> None:
         )
 
 
-def _write(encoder: SentenceEncoder, folder: Path) -> dict[str, Any]:
+def write_parts(encoder: SentenceEncoder, folder: Path) -> dict[str, Any]:
     """Write weights, tokenizer and modules, and return the content of `OWN_FILE`."""
     reason = unsayable(encoder)
     if (encoder.base or Base()).name is None and refers_to_base(encoder):
