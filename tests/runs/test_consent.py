@@ -31,7 +31,6 @@ def test_a_run_with_a_class_of_the_users_own(
     """A fresh run needs no consent, whatever it is built from, and neither does its encoder."""
     entries.no_suite(monkeypatch)
     train_py(tmp_path / "first", *SHORT, f"loss._target_={own}")
-    consent = ("--trust", own)
     for number, (entry, read) in enumerate(ENTRIES.items()):
         run = shutil.copytree(tmp_path / "first", tmp_path / entry)
         if entry == "resume":
@@ -39,7 +38,10 @@ def test_a_run_with_a_class_of_the_users_own(
         if entry in ("resume", "average"):  # an average is selected on the run's data
             with pytest.raises(UntrustedError, match=own):
                 read(run, tmp_path / f"out{number}")
-            read(run, tmp_path / f"out{number}", *consent)
+            read(run, tmp_path / f"out{number}", "trust=true")
         else:
             read(run, tmp_path / f"out{number}")
     assert (tmp_path / "resume" / "metrics.json").is_file()
+    (tmp_path / "first" / "metrics.json").unlink()
+    train_py(tmp_path / "first", *SHORT, f"loss._target_={own}")  # the same command composes it
+    assert (tmp_path / "first" / "metrics.json").is_file()

@@ -18,7 +18,7 @@ import yaml
 from torch import Tensor
 
 import sts_lightning
-from sts_lightning.core.errors import ConfigError, DataError, FinishedRunError, InterruptedRunError
+from sts_lightning.core.errors import ConfigError, DataError, InterruptedRunError
 from sts_lightning.losses.base import Loss, cosine_rows, require
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.module import STSModule
@@ -80,8 +80,11 @@ def test_two_runs_in_one_process_are_that_of_the_command(
     assert "loss" in first.log_file.read_text()
     assert logging.getLogger("sts_lightning").level == logging.NOTSET
     sts_lightning.load(first.path).encode(["A sentence."])
-    with pytest.raises(FinishedRunError, match="first already contains"):
-        short(folder="first", seed=3)
+    written = first.metrics_file.stat().st_mtime_ns
+    assert short(folder="first", seed=3).metrics() == first.metrics()
+    assert first.metrics_file.stat().st_mtime_ns == written
+    with pytest.raises(ConfigError, match="first contains a run that was started with other values of"):
+        short(folder="first", seed=4)
 
 
 SCORED = "query\treply\trating\n" + "".join(

@@ -38,6 +38,6 @@ def test_sigkill_in_training(
     process.kill()
     process.wait()
     assert not (run / "metrics.json").exists()
-    done = cli("train.py", f"resume={run}")
+    done = cli(*command[1:])
     assert done.returncode == 0, done.stderr
     same_results(uninterrupted, run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -10,13 +11,13 @@ import pytest
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.core.errors import InterruptedRunError
+from sts_lightning.core.errors import ConfigError, InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.command import train_in
 from tests.support.interruptions import StopAt
-from tests.support.run_entries import edit
-from tests.support.whole_runs import EPOCHS, JOINT, same_results
+from tests.support.run_entries import edit, train_py
+from tests.support.whole_runs import EPOCHS, JOINT, metrics, same_results
 
 Config = Callable[..., DictConfig]
 
@@ -38,9 +39,54 @@ def test_interrupted_and_resumed_equals_uninterrupted(
     if step == 16:  # of another version
         edit(run / "config.yaml", lambda cfg: cfg.update(later=1) or cfg["optim"].pop("stretch"))
         assert sts_lightning.load(run).encode(["a"]).shape == (1, 32)
-    train_in(run, RunFolder(run).load_config(), resume=True)
+        train_in(run, RunFolder(run).load_config(), resume=True)
+    else:  # the same command
+        train_in(run, config(*EPOCHS))
     same_results(uninterrupted, run)
     assert (run / "checkpoints").is_symlink() == (step == 7)
+
+
+def test_a_finished_run_is_trained_further(
+    uninterrupted: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its steps, history and selection go on, and so does a run that is stopped meanwhile."""
+    names = ("run", "stopped", "twice")
+    run, stopped, twice = (Path(shutil.copytree(uninterrupted, tmp_path / name)) for name in names)
+    before = read_history(run / "history.csv")
+    with pytest.raises(ConfigError, match=r"has made 32 steps, and would end after 20;"):
+        train_py(tmp_path / "out", f"resume={run}", "trainer.max_steps=20")
+    assert (run / "metrics.json").is_file()
+    with caplog.at_level("INFO"):
+        train_py(tmp_path / "out", f"resume={run}", "trainer.max_steps=48")
+    assert "resuming after step 32" in caplog.text
+    result, rows = metrics(run), read_history(run / "history.csv")
+    assert rows[: len(before) - 1] == before[:-1]
+    assert [row["step"] for row in rows] == list(range(49))
+    assert (result["steps"], result["resumed"]) == (48, True)
+    assert result["best_step"] == max(rows, key=lambda row: row.get("dev/spearman", -1))["step"]
+    trainer = RunFolder(run).load_config().trainer
+    assert (trainer.max_epochs, trainer.max_steps) == (None, 48)
+    assert rows[33]["lr"] == pytest.approx(5e-5 * (48 - 32) / (48 - 5))
+
+    further = RunFolder(stopped).load_config()
+    further.trainer.max_epochs, further.trainer.max_steps = None, 48
+    with pytest.raises(InterruptedRunError):
+        train_in(stopped, further, resume=True, further=True, callbacks=[StopAt(40)])
+    assert RunFolder(stopped).state == "interrupted"
+    train_py(tmp_path / "out", f"resume={stopped}", "trainer.max_steps=48")
+    same_results(run, stopped)
+    written = (run / "metrics.json").stat().st_mtime_ns
+    train_py(tmp_path / "out", f"resume={run}", "trainer.max_steps=48")
+    assert (run / "metrics.json").stat().st_mtime_ns == written
+    with monkeypatch.context() as patch:
+        patch.setattr("sts_lightning.workflows.report.drop_optimizer", lambda run: None)
+        train_py(tmp_path / "out", f"resume={twice}", "trainer.max_steps=40")  # in the middle of an epoch
+    train_py(tmp_path / "out", f"resume={twice}", "trainer.max_steps=48")
+    assert [row["epoch"] for row in read_history(twice / "history.csv")] == [row["epoch"] for row in rows]
+    with pytest.raises(
+        ConfigError, match=r"its state was not kept, which trainer\.keep_state=true does.*init_from="
+    ):
+        train_py(tmp_path / "out", f"resume={run}", "trainer.max_epochs=6")
 
 
 def test_joint_data_resume_in_the_middle_of_an_epoch(

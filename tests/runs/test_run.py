@@ -23,7 +23,7 @@ from omegaconf import DictConfig
 import sts_lightning
 from sts_lightning.cli.main import main
 from sts_lightning.config.check import check_config
-from sts_lightning.core.errors import CheckpointError, FinishedRunError
+from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.evaluation.score import score
 from sts_lightning.models.loading import folder
 from sts_lightning.models.loading.hub import OWN_FILE
@@ -37,7 +37,7 @@ from sts_lightning.workflows.average import average_runs
 from sts_lightning.workflows.command import train_in
 from sts_lightning.workflows.evaluate import evaluate_in
 from tests.conftest import CONF, ROOT, SHORT_RUN
-from tests.support.run_entries import edit
+from tests.support.run_entries import edit, train_py
 from tests.support.whole_runs import EPOCHS, metrics, same_results, weights
 
 Config = Callable[..., DictConfig]
@@ -109,16 +109,21 @@ def test_same_seed_same_numbers(uninterrupted: Path, config: Config, tmp_path: P
 
 def test_a_folder_with_a_run_is_not_overwritten(uninterrupted: Path, config: Config) -> None:
     before = (uninterrupted / "metrics.json").read_bytes()
-    with pytest.raises(FinishedRunError, match=r"already contains a finished run and .*hydra\.run\.dir"):
-        train_in(uninterrupted, config(*EPOCHS, "seed=2"))
+    with pytest.raises(ConfigError, match=r"other values of (data\.)?seed.*hydra\.run\.dir"):
+        train_in(uninterrupted, config(*EPOCHS, "name=test", "seed=2"))
     assert (uninterrupted / "metrics.json").read_bytes() == before
 
 
-def test_a_finished_run_is_not_resumed(uninterrupted: Path) -> None:
-    before = (uninterrupted / "metrics.json").read_bytes()
-    with pytest.raises(CheckpointError, match="has finished"):
-        train_in(uninterrupted, RunFolder(uninterrupted).load_config(), resume=True)
-    assert (uninterrupted / "metrics.json").read_bytes() == before
+def test_the_same_command_prints_the_result_of_a_finished_run(
+    uninterrupted: Path, config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*") if path.name != ".lock"}
+    score = metrics(uninterrupted)["dev"]["spearman"]
+    with caplog.at_level("INFO"):
+        assert train_in(uninterrupted, config(*EPOCHS, "name=test", "trainer.micro_batch_size=8")) == score
+        assert train_py(tmp_path / "out", f"resume={uninterrupted}") == score
+    assert caplog.text.count(f"{uninterrupted} has finished: dev {score:.2f}, toy ") == 2
+    assert files == {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*") if path in files}
 
 
 def test_load_restores_the_tuned_encoder(uninterrupted: Path) -> None:

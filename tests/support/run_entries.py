@@ -18,7 +18,6 @@ from omegaconf import DictConfig, open_dict
 
 import sts_lightning
 from sts_lightning.config.options import take_options, using
-from sts_lightning.config.trust import Trust
 from sts_lightning.core.conf_folders import Entry
 from sts_lightning.evaluation.suites import Suite
 from sts_lightning.export.export import export
@@ -108,8 +107,7 @@ def write_finished(folder: Path) -> None:
 
 
 def load(run: Path, output: Path, *consent: str) -> None:
-    names, remote = parse(consent)
-    sts_lightning.load(run, **({"trust": names, "trust_remote_code": remote} if consent else {}))
+    sts_lightning.load(run, trust_remote_code=bool(consent))
 
 
 def eval_py(run: Path, output: Path, *consent: str) -> None:
@@ -118,9 +116,7 @@ def eval_py(run: Path, output: Path, *consent: str) -> None:
 
 
 def export_run(run: Path, output: Path, *consent: str) -> None:
-    names, remote = parse(consent)
-    more: dict[str, Any] = {"trust": names, "trust_remote_code": remote} if consent else {}
-    export(run, output, "merged", **more)
+    export(run, output, "merged", trust_remote_code=bool(consent))
 
 
 def resume(run: Path, output: Path, *consent: str) -> None:
@@ -133,7 +129,7 @@ def init_from(run: Path, output: Path, *consent: str) -> None:
 
 
 def average(run: Path, output: Path, *consent: str) -> None:
-    average_runs([run], output / "average", [0.5], Trust.of(*parse(consent)))
+    average_runs([run], output / "average", [0.5])
 
 
 ENTRIES = {
@@ -144,13 +140,7 @@ ENTRIES = {
     "init_from": init_from,
     "average": average,
 }
-"""Called with the run folder, a folder to write to, and consent as on the command line."""
-
-
-def parse(consent: tuple[str, ...]) -> tuple[list[str], bool]:
-    """Consent as on the command line, for a call."""
-    trust = take_options(consent, "eval")[0].trust
-    return sorted(trust.names), trust.remote_code
+"""Called with the run folder, a folder to write to, and ``trust=true`` or nothing."""
 
 
 def edit(path: Path, change: Edit) -> None:

@@ -18,7 +18,6 @@ from sts_lightning.cli.hydra_app import showing_progress
 from sts_lightning.config.by_file import choose_by_file
 from sts_lightning.config.check import check_known, path_override, shown
 from sts_lightning.config.compose import check_choices, compose_stages, composing, explain, job_config
-from sts_lightning.config.trust import NOTHING, wanted
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.hardware import set_cpu_defaults, set_gpu_defaults
 from sts_lightning.runs.folder import RunFolder
@@ -37,7 +36,8 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
         >>> vectors = sts_lightning.load(run.path).encode(["A sentence."])
 
     Args:
-        folder: Run folder, not used before; None: a new one, as the command makes it.
+        folder: Run folder; what the same call has begun there goes on, and what has finished is returned.
+            None: a new one, as the command makes it.
         settings: Settings by their dotted keys, as on the command line; a list is a list.
         **choices: Choices of groups (``model="minilm"``, ``experiment="demo"``) and settings of the top level
             (``seed=2``). A file may stand for ``data``: its columns decide the data, and the loss if none is
@@ -76,18 +76,16 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
         except (HydraException, OmegaConfBaseException) as error:
             raise explain(error, "train", overrides) from error
         check_known(cfg)
-        trust = NOTHING
         for each in [cfg, *stages.values()]:
-            trust |= wanted(each)
             if each.trainer.devices != 1 or each.trainer.num_nodes != 1:
                 raise ConfigError("several devices: start the run by the command.", key="trainer.devices")
         run = RunFolder(path)
         run.path.mkdir(parents=True, exist_ok=True)  # as Hydra does; an empty one is removed with its parents
         with showing_progress():
             if stages:
-                run_stages(run, stages, trust)
+                run_stages(run, stages)
             else:
-                train_in(run.path, cfg, trust=trust)
+                train_in(run.path, cfg)
     return run.last_stage()
 
 

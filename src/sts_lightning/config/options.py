@@ -1,6 +1,6 @@
 """Options of the commands that Hydra reads: what to do with a configuration, which is no part of it.
 
-They are taken off the command line before Hydra sees it. `resume=RUN` is one of them, typed like a setting.
+They are taken off the command line before Hydra sees it. `resume=RUN` and `trust=true` are typed as settings.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.core.conf_folders import Entry
 from sts_lightning.core.errors import ConfigError
 
@@ -23,7 +22,7 @@ class Options:
     """Options of one command.
 
     Attributes:
-        trust: Consent of the user to what the folder of a run may ask for.
+        trust: Whether the folder of a run may ask for anything; see `config.trust`.
         debug: Whether to show stack traces.
         resume: Folder of the run to resume; None: a new run.
         plan: With a sweep, check and list its jobs instead: a card, or empty for none; None: start them.
@@ -32,7 +31,7 @@ class Options:
         stage: The only stage to run, in the run folder itself, as jobs of sweeps do.
     """
 
-    trust: Trust = NOTHING
+    trust: bool = False
     debug: bool = False
     resume: str | None = None
     plan: str | None = None
@@ -41,7 +40,7 @@ class Options:
 
     def of_jobs(self) -> tuple[str, ...]:
         """Return the options that a sweep passes to each of its jobs."""
-        return (*self.trust.arguments(), *(("--debug",) if self.debug else ()))
+        return (*(["trust=true"] if self.trust else []), *(["--debug"] if self.debug else []))
 
 
 _current = Options()
@@ -68,24 +67,32 @@ def take_options(arguments: Sequence[str], entry: Entry) -> tuple[Options, list[
 
     Args:
         arguments: Command line without the name of the program.
-        entry: The command; ``eval`` has ``--trust``, ``--trust-remote-code`` and ``--debug``.
+        entry: The command; ``eval`` has ``trust`` and ``--debug``.
 
     Raises:
-        ConfigError: An option lacks its value, or ``resume`` has none that can be read.
+        ConfigError: An option lacks its value, or has another than it can have.
     """
-    chosen, rest, names, remote = Options(), list[str](), list[str](), False
+    chosen, rest = Options(), list[str]()
     left = list(arguments)
     while left:
         argument = left.pop(0)
         name, equals, value = argument.partition("=")
-        if name in ("--trust", "--stage") and (entry == "train" or name == "--trust"):
+        if name == "--stage" and entry == "train":
             value = value if equals or not left else left.pop(0)
             if not value or value.startswith("-"):
                 raise ConfigError(f"{name} needs a name.", key=name)
-            names += [value] if name == "--trust" else []
-            chosen = replace(chosen, stage=value) if name == "--stage" else chosen
-        elif argument == "--trust-remote-code":
-            remote = True
+            chosen = replace(chosen, stage=value)
+        elif name in ("--trust", "--trust-remote-code"):
+            raise ConfigError(
+                f"{name} is no option any more.",
+                key="trust",
+                hint="A run that is resumed may run code that its folder names with trust=true; a model that "
+                "brings code along, with model.trust_remote_code=true.",
+            )
+        elif name == "trust":
+            if value.lower() not in ("true", "false"):
+                raise ConfigError(f"{argument}: trust is true or false.", key="trust")
+            chosen = replace(chosen, trust=value.lower() == "true")
         elif argument == "--debug":
             chosen = replace(chosen, debug=True)
         elif entry == "train" and name == "--plan":
@@ -98,7 +105,7 @@ def take_options(arguments: Sequence[str], entry: Entry) -> tuple[Options, list[
             chosen = replace(chosen, resume=_folder(argument))
         else:
             rest.append(argument)
-    return replace(chosen, trust=Trust.of(names, remote)), rest
+    return chosen, rest
 
 
 def _folder(argument: str) -> str:

@@ -85,12 +85,6 @@ class UntrustedError(CheckpointError):
     """Run folder that asks to run code, or to write elsewhere, without the user's consent."""
 
 
-class FinishedRunError(CheckpointError):
-    """Run folder whose run has already finished."""
-
-    exit_status = 3
-
-
 class RunningElsewhereError(UserError):
     """Folder in which another process is at work."""
 

@@ -15,7 +15,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import path_override
 from sts_lightning.config.compose import compose_job, explain
-from sts_lightning.config.trust import Trust
 from sts_lightning.core.conf_folders import Entry, folders, script_of
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.reproduce.spec import (
@@ -30,7 +29,7 @@ from sts_lightning.reproduce.spec import (
 )
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.gpu_pool import demand_of
-from sts_lightning.sweep.job import Demand, Job, job_folder, job_trust
+from sts_lightning.sweep.job import Demand, Job, job_folder
 
 VARYING = {"seed": int, "init_from": str, "ckpt": str}
 """Settings in which the runs of a row differ, with their types; without them they are composed once."""
@@ -263,17 +262,14 @@ class Table:
         try:
             # The last override of a key takes precedence; Hydra rejects two for a group.
             overrides = tuple({text.partition("=")[0]: text for text in overrides}.values())
-            name, demand, trust = _identify(entry, overrides, folders())
+            name, demand = _identify(entry, overrides, folders())
         except (HydraException, OmegaConfBaseException) as error:
             cause = explain(error, entry, overrides)
             raise ConfigError(f"{self.spec.title}, {cell.row}: {cause}", key=cause.key) from error
         hours = self.needs.duration(entry, start is not None)
         script = str(script_of(entry))
-        run = TableRun(0, overrides, self.root / name, demand, script, trust, entry=entry, hours=hours)
+        run = TableRun(0, overrides, self.root / name, demand, script, entry=entry, hours=hours)
         if start is not None:
-            # The earlier run was composed here too, hence the consent to read its folder.
-            run.trust |= start.trust
-            run.added = start.trust.arguments()
             run.needs = (start.folder,)
         return run
 
@@ -299,10 +295,8 @@ def _of_model(row: Preparation, cell: Cell) -> tuple[str, ...]:
 
 
 @cache
-def _identify(
-    entry: Entry, overrides: tuple[str, ...], _folders: tuple[Path, ...]
-) -> tuple[str, Demand, Trust]:
-    """Return the name of a run's folder, its requested GPUs, and the consent needed to read the folder.
+def _identify(entry: Entry, overrides: tuple[str, ...], _folders: tuple[Path, ...]) -> tuple[str, Demand]:
+    """Return the name of a run's folder, and its requested GPUs.
 
     Runs that differ in `VARYING` only are composed once, since composing takes a third of a second.
     """
@@ -317,6 +311,4 @@ def _identify(
     composed = compose_job(entry, fixed).copy()
     with open_dict(composed):
         composed.update(given)
-
-    trust = job_trust(composed, fixed, lambda texts: compose_job(entry, tuple(texts)))
-    return job_folder(composed).name, demand_of(composed), trust
+    return job_folder(composed).name, demand_of(composed)

@@ -24,47 +24,23 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING as NONE
-from dataclasses import Field, fields
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from hydra.errors import HydraException
-from hydra.utils import get_method
-from omegaconf import MISSING, DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.build import LOADING, argument_types
 from sts_lightning.config.check import path_override
-from sts_lightning.config.schema import (
-    EvaluationConfig,
-    OptimConfig,
-    PromptConfig,
-    TrainConfig,
-    TrainerConfig,
-)
-from sts_lightning.config.trust import (
-    NOTHING,
-    SHARED,
-    Trust,
-    read_config,
-    read_settings,
-    read_stages,
-    stage_folders,
-)
-from sts_lightning.core.conf_folders import PACKAGED
+from sts_lightning.config.stored import SHARED, read_settings, stage_folders
+from sts_lightning.config.trust import check
+from sts_lightning.config.versions import adapt, renamed
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.files import read_json, replacing, write_atomic
 from sts_lightning.runs.history import read_history
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics, write_metrics
-
-log = logging.getLogger(__name__)
 
 State = Literal["new", "started", "interrupted", "finished"]
 """Progress of a run.
@@ -195,12 +171,13 @@ class RunFolder:
         """Return the folder with the results: that of the last stage, or this one."""
         return self.stages()[-1] if self.has_stages else self
 
-    def load_stages(self, trust: Trust = NOTHING) -> dict[str, DictConfig]:
+    def load_stages(self, trust: bool = False) -> dict[str, DictConfig]:
         """Read the configuration of each stage; see `load_config`."""
-        stages = read_stages(self.stages_file, trust)
-        for name, stage in stages.items():
-            _adapt(stage, f"{self.stages_file}: {name}")
-        return stages
+        read = read_settings(self.stages_file)
+        return {
+            name: self._load(read[name], self.stages_file, trust, name)
+            for name in stage_folders(self.stages_file)
+        }
 
     def save_stages(self, stages: Mapping[str, DictConfig], shared: Mapping[str, str] | None = None) -> None:
         """Write the configurations of stages, all interpolations resolved.
@@ -216,52 +193,32 @@ class RunFolder:
             plain[name] = {SHARED: folder, **plain[name]}
         write_atomic(self.stages_file, OmegaConf.to_yaml(OmegaConf.create(plain)))
 
-    def load_config(self, trust: Trust = NOTHING, encoder_only: bool = False) -> DictConfig:
-        """Read the configuration of the run.
+    def load_config(self, trust: bool = False) -> DictConfig:
+        """Read the configuration of the run to build its classes, as resuming does; see `settings`.
 
-        The run may be of another version: settings that this version lacks are left out, and those that the
-        run lacks get their defaults; a warning names both.
+        The run may be of another version; see `config.versions`.
 
         Args:
-            trust: Classes and settings allowed by the user.
-            encoder_only: Whether nothing but its encoder is going to be built; see `read_config`.
+            trust: Whether it may ask for anything; see `config.trust`.
 
         Raises:
             CheckpointError: This is not a run folder, or the configuration is broken or cannot be understood.
-            UntrustedError: The configuration needs more than the user allows.
+            UntrustedError: The configuration needs the user's word.
         """
-        if not self.config_file.is_file():
-            raise no_run(self.path, self.config_file.name)
-        cfg = read_config(self.config_file, trust, encoder_only)
-        _check_sections(cfg, self.config_file)
-        _adapt(cfg, str(self.config_file), encoder_only)
-        if encoder_only:
-            return cfg
-        try:
-            merged = OmegaConf.merge(OmegaConf.structured(TrainConfig), cfg)
-        except OmegaConfBaseException as error:
-            raise self.of_another_version(str(error.full_key)) from error
-        assert isinstance(merged, DictConfig)
-        return merged
+        values = self.settings()
+        _check_sections(values, self.config_file)
+        return self._load(values, self.config_file, trust)
 
-    def of_another_version(self, key: str) -> CheckpointError:
-        """Return the error about a setting that cannot be understood.
-
-        Args:
-            key: The setting.
-        """
-        versions: Mapping[str, str] = {}
-        with contextlib.suppress(CheckpointError):
-            versions = self.metrics().details.get("versions") or {}
-        made_by, installed = versions.get("sts-lightning"), version("sts-lightning")
-        message = f"{self.config_file}: its {key} cannot be understood by sts-lightning {installed}"
-        if made_by in (None, installed):
-            return CheckpointError(f"{message}.", key=key, hint=f"Correct {key} in that file.")
-        return CheckpointError(
-            f"{message}; the run was made by {made_by}.",
-            key=key,
-            hint=f"Correct it, or read the run with that version: pip install 'sts-lightning=={made_by}'",
-        )
+    @staticmethod
+    def _load(values: dict[Any, Any], file: Path, trust: bool, stage: str = "") -> DictConfig:
+        values = renamed(values)
+        values.pop(SHARED, None)
+        source = f"{file}: stage {stage}" if stage else str(file)
+        check(values, source, trust)
+        cfg = adapt(values, source)
+        for key in sorted(OmegaConf.missing_keys(cfg)):
+            raise CheckpointError(f"{source}: it has no {key}, which has no default.", key=key)
+        return cfg
 
     def settings(self) -> dict[Any, Any]:
         """Read the configuration as plain values, from which nothing can be built.
@@ -446,98 +403,15 @@ def _meant(folder: Path, config_file: str) -> str | None:
     return f"Did you mean {newest}{'' if len(inside) == 1 else ', the newest in it'}?"
 
 
-def _check_sections(cfg: DictConfig, config_file: Path) -> None:
+def _check_sections(values: Mapping[Any, Any], config_file: Path) -> None:
     """Reject a configuration without the sections from which an encoder is built."""
-    absent = [key for key in ("model", "prompt", "evaluation") if not isinstance(cfg.get(key), DictConfig)]
-    if not absent and not isinstance(cfg["model"].get("_target_"), str):
+    absent = [key for key in ("model", "prompt", "evaluation") if not isinstance(values.get(key), Mapping)]
+    if not absent and not isinstance(values["model"].get("_target_"), str):
         absent = ["model._target_"]
     if absent:
         raise CheckpointError(
             f"{config_file} is not the configuration of a run: it has no {', '.join(absent)}."
         )
-
-
-TYPED: dict[str, type] = {
-    "optim": OptimConfig,
-    "trainer": TrainerConfig,
-    "prompt": PromptConfig,
-    "evaluation": EvaluationConfig,
-}
-"""Groups of a configuration that have the same keys in all runs of a version."""
-
-
-def _adapt(cfg: DictConfig, source: str, encoder_only: bool = False) -> None:
-    """Leave out settings that this version lacks, and give those that a run lacks their defaults.
-
-    Args:
-        cfg: Configuration of the run, changed in place.
-        source: Where it stands, for messages.
-        encoder_only: Whether nothing but its encoder is going to be built.
-
-    Raises:
-        CheckpointError: A setting is missing that has no default.
-    """
-    typed = ("prompt", "evaluation") if encoder_only else TYPED
-    groups = [(name, cfg[name], TYPED[name]) for name in typed if isinstance(cfg.get(name), DictConfig)]
-    groups += [] if encoder_only else [("", cfg, TrainConfig)]
-    for group, node, schema in groups:
-        prefix = f"{group}." if group else ""
-        known = {field.name: field for field in fields(schema)}
-        for key in [key for key in node if key not in known]:
-            log.warning(LEFT_OUT, source, prefix, key)
-            node.pop(key)
-        for key in [key for key in known if key not in node]:
-            node[key] = default = _default(group, known[key], source)
-            log.warning("%s: it has no %s%s, which is set to its default %s.", source, prefix, key, default)
-    for name in BUILT[:1] if encoder_only else BUILT:
-        node = cfg.get(name)
-        if isinstance(node, DictConfig) and str(node.get("_target_")).startswith("sts_lightning."):
-            _adapt_arguments(name, node, source)
-
-
-def _adapt_arguments(group: str, node: DictConfig, source: str) -> None:
-    """Leave out arguments that a class of this package does not have.
-
-    One that the run lacks takes the default of the class: a user's file that leaves it out was trained with
-    that, and a later version gives a new argument one with which earlier runs stay as they were.
-    """
-    try:
-        known = argument_types(get_method(node["_target_"])) | (LOADING if group == "data" else {})
-    except (HydraException, ImportError, TypeError, ValueError):  # building it says what is wrong
-        return
-    for key in [key for key in node if key not in known and key != "_target_"]:
-        log.warning(LEFT_OUT, source, f"{group}.", key)
-        node.pop(key)
-
-
-LEFT_OUT = "%s: %s%s is left out, this version has no such setting."
-
-BUILT = ("model", "loss", "data", "regularizer", "auxiliary")
-"""Groups whose keys are the arguments of a class of this package."""
-
-
-DEFAULTS = {
-    "": "train",
-    "optim": "train",
-    "evaluation": "train",
-    "prompt": "prompt/none",
-    "trainer": "trainer/auto",
-}
-"""Files of ``conf`` with the defaults of a group's settings."""
-
-
-def _default(group: str, setting: Field[Any], source: str) -> Any:
-    values: Any = OmegaConf.to_container(OmegaConf.load(PACKAGED / f"{DEFAULTS[group]}.yaml"))
-    values = values[group] if group in ("optim", "evaluation") else values
-    default = MISSING if setting.name in TYPED else values.get(setting.name, MISSING)  # no group as a whole
-    if default == MISSING or (isinstance(default, str) and "${" in default):
-        default = setting.default
-    if default is NONE and setting.default_factory is dict:
-        default = {}
-    if default == MISSING or default is NONE:
-        key = f"{group}.{setting.name}" if group else setting.name
-        raise CheckpointError(f"{source}: it has no {key}, which has no default.", key=key)
-    return default
 
 
 def check_distinct(runs: Sequence[Path], key: str = "runs") -> None:

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from sts_lightning.config.check import shown
 from sts_lightning.config.identity import RESULT, SHOWN, leaves, select
-from sts_lightning.config.trust import stage_folders
+from sts_lightning.config.stored import stage_folders
 from sts_lightning.core.errors import CheckpointError, UserError
 from sts_lightning.core.files import write_atomic
 from sts_lightning.core.text import counted

@@ -1,9 +1,10 @@
-"""Lock of a run folder, so that only one process writes to it."""
+"""What a process may write to: a run folder that no other one writes to, without links to elsewhere."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,3 +93,36 @@ def is_locked(folder: Path) -> bool:
         return False
     lock.release()
     return False
+
+
+CHECKPOINT = re.compile(r"\.?(best|last|step_[0-9]+)\.ckpt(\.[0-9]+)?")
+"""Name of a checkpoint, or of one that a process was writing."""
+
+
+def check_links(run: Path) -> None:
+    """Reject a run folder with a link to elsewhere: resuming the run would write and remove files through it.
+
+    ``checkpoints`` may lie elsewhere, as on the fast disk of a cluster: in a folder of the same user that
+    holds checkpoints alone, and not in another run.
+
+    Raises:
+        UntrustedError: A file or folder in it is such a link.
+    """
+    for path in run.rglob("*"):
+        target = Path(os.path.realpath(path))  # unlike resolve, this bears a link to itself
+        if not path.is_symlink() or target.is_relative_to(os.path.realpath(run)):
+            continue
+        user = getattr(os, "getuid", lambda: 0)()
+        if not (
+            path.name == "checkpoints"
+            and target.is_dir()
+            and path.lstat().st_uid == target.stat().st_uid == user
+            and all(
+                CHECKPOINT.fullmatch(e.name) and e.is_file() and not e.is_symlink() for e in target.iterdir()
+            )
+            and not (target.parent / "config.yaml").exists()
+        ):
+            raise UntrustedError(
+                f"{path} links to {target}, outside the run folder; remove the link. Checkpoints may lie "
+                "elsewhere in an existing folder of yours that holds nothing but *.ckpt files of this run."
+            )

@@ -6,78 +6,65 @@ import logging
 import shlex
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import path_override
 from sts_lightning.config.identity import FREE, OF_TRAINING, file_digests, identity, select
-from sts_lightning.config.trust import read_settings
-from sts_lightning.core.errors import ConfigError, FinishedRunError
-from sts_lightning.runs.folder import RunFolder, State, no_run
+from sts_lightning.config.stored import read_settings
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.runs.folder import RunFolder, State
 
 log = logging.getLogger(__name__)
 
 
-def check_free(folder: RunFolder) -> State:
-    """Reject a folder whose run has a checkpoint or results, which a new run would overwrite.
-
-    Args:
-        folder: Folder in which a run is to start.
-
-    Returns:
-        ``new`` or ``started``; for the second, `check_same` decides.
-
-    Raises:
-        FinishedRunError: The folder contains results.
-        ConfigError: The folder contains a run that can be resumed.
-    """
-    state = folder.state
-    if state == "finished":
-        raise FinishedRunError(
-            f"{folder.name} already contains a finished run and will not be overwritten; choose another "
-            "folder with hydra.run.dir=..."
-        )
-    if state == "interrupted":
-        raise ConfigError(
-            f"{folder.name} already contains a run and will not be overwritten; resume it with resume="
-            f"{folder.name}, or choose another folder with hydra.run.dir=..."
-        )
-    return state
+LENGTHS = ("trainer.max_epochs", "trainer.max_steps")
+"""Limits of a run, which a longer one may replace."""
 
 
-def check_resumable(folder: RunFolder) -> State:
-    """Reject a folder whose run has finished or never began.
+def state_for(folder: RunFolder, composed: DictConfig) -> State:
+    """Return the state of a folder for a command, which goes on with what the same command has begun there.
 
     Args:
         folder: Run folder.
-
-    Returns:
-        ``interrupted``, or ``started`` for a run that starts again from the beginning.
+        composed: Configuration of the command, or configurations of its stages by name.
 
     Raises:
-        FinishedRunError: The run has finished.
-        CheckpointError: There is no run.
+        ConfigError: The folder has a run of other settings, or one that has finished with other data.
     """
     state = folder.state
-    if state == "finished":
-        results = RunFolder(folder.last_stage().metrics_file).name
-        raise FinishedRunError(
-            f"{folder.name} has finished: its results are in {results}.", hint=train_on(folder)
-        )
-    if state == "new":
-        raise no_run(Path(folder.name), folder.config_file.name)
+    if state != "new":
+        check_same(folder, composed)
     return state
 
 
+def report_finished(folder: RunFolder) -> float:
+    """Say what a run, or an evaluation, that has finished has reached; return its score."""
+    run = folder.last_stage()
+    metrics = run.metrics()
+    tasks = (metrics.test or {"tasks": {}})["tasks"]
+    scores = {name: task.get("spearman", task.get("score")) for name, task in tasks.items()}
+    shown = ", ".join(f"{name} {score:.2f}" for name, score in scores.items() if score is not None)
+    log.info(
+        "%s has finished: %s %.2f%s; results in %s",
+        folder.name,
+        "dev" if metrics.dev else "average",
+        metrics.score,
+        f", {shown}" if shown else "",
+        RunFolder(run.metrics_file).name,
+    )
+    return metrics.score
+
+
 def beside_resume(folder: RunFolder) -> tuple[str, ...]:
-    """Return the settings that a command may have besides ``resume``: those that leave the result as it is.
+    """Return the settings that a command may have besides ``resume``: what leaves the result as it is, and
+    another length.
 
     Groups, such as loggers, are not among them, nor what names a run. Each stage of several has a batch size
-    of its own, so that one division would not suit them.
+    and a length of its own, so that one value would not suit them.
     """
-    return ("data_root",) if folder.has_stages else BESIDE_RESUME
+    return ("data_root",) if folder.has_stages else (*BESIDE_RESUME, *LENGTHS)
 
 
 BESIDE_RESUME = tuple(
@@ -88,7 +75,7 @@ BESIDE_RESUME = tuple(
 
 
 def train_on(folder: RunFolder) -> str:
-    """Return how a finished run, which cannot be resumed, is trained further."""
+    """Return how to go on from a finished run that cannot be trained further itself."""
     start = shlex.quote(path_override("init_from", folder.name))
     return f"To train on from its weights, start a new run with its model and data, and {start}."
 
@@ -148,30 +135,6 @@ def _differing(run: RunFolder, stored: Mapping[str, Any], wanted: Mapping[str, A
     return sorted(
         key for key in before.keys() | now.keys() if before.get(key, absent) != now.get(key, absent)
     )
-
-
-def check_files(folder: RunFolder) -> None:
-    """Reject results that were made from another content of the user's files than they have now.
-
-    A file that is gone is not compared, nor the results of a version that kept no digests.
-
-    Args:
-        folder: Run folder; of a run of several stages, those that have finished are checked.
-
-    Raises:
-        ConfigError: A file has changed; the message names its setting and the folder.
-    """
-    for run in folder.stages() or [folder]:
-        known = run.metrics().content.get("files") if run.metrics_file.is_file() else None
-        now = file_digests(run.settings()) if known else {}
-        changed = [key for key, digest in (known or {}).items() if now.get(key, digest) != digest]
-        if changed:
-            raise ConfigError(
-                f"{run.name} has the results of another content of {', '.join(changed)}: the files have "
-                "changed since.",
-                key=changed[0],
-                hint="Take another name=..., or remove the folder to run it again.",
-            )
 
 
 def begin_again(folder: RunFolder) -> None:

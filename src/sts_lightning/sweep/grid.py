@@ -23,7 +23,7 @@ from sts_lightning.config.options import options
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.gpu_pool import demand_of, largest
-from sts_lightning.sweep.job import Job, job_folder, job_trust
+from sts_lightning.sweep.job import Job, job_folder
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,6 @@ class Grid:
                 _check_equal(self.jobs[folder].composed, composed)
                 return self.jobs[folder].job
             job = Job(number, typed, folder, added=options().of_jobs())
-            job.trust = job_trust(composed, overrides, self._whole)
             with job_config(composed):
                 configs = self._configs(job, composed)
                 _warn_of_missing(job.run_folder, composed)

@@ -7,26 +7,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import psutil
 from omegaconf import DictConfig
 
-from sts_lightning.config.check import path_override, stage_overrides
+from sts_lightning.config.check import path_override
 from sts_lightning.config.compose import job_config
-from sts_lightning.config.identity import configuration_hash, defining
-from sts_lightning.config.options import options
-from sts_lightning.config.trust import NOTHING, Trust, wanted
+from sts_lightning.config.identity import configuration_hash
 from sts_lightning.core.conf_folders import VARIABLE as CONF_VARIABLE
 from sts_lightning.core.conf_folders import user_folder
-from sts_lightning.core.errors import FinishedRunError, RunningElsewhereError, UserError
+from sts_lightning.core.errors import RunningElsewhereError, UserError
 from sts_lightning.core.hardware import NUMBERS
 from sts_lightning.core.signals import KILL, PARENT
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.state import beside_resume, check_files
 
 PATIENCE = 60.0
 """Seconds that a job has to save its state once the user stops the sweep, or its time is over."""
@@ -86,7 +83,6 @@ class Job:
         demand: Requested GPUs.
         script: Path of the script; by default that of the current process.
         conf: User's folder of the configuration; empty: none.
-        trust: Consent needed to resume the run. The user has given it by composing the job's configuration.
         added: Options of the command.
         needs: Folders of the shared stages that the job starts from, each trained by a separate job.
         stage: Name of the stage that this job trains for others; None for a job that the user asked for.
@@ -104,7 +100,6 @@ class Job:
     folder: Path
     demand: Demand = Demand()
     script: str = field(default_factory=lambda: sys.argv[0])
-    trust: Trust = NOTHING
     conf: str = field(default_factory=lambda: str(user_folder() or ""))
     added: tuple[str, ...] = ()
     needs: tuple[Path, ...] = ()
@@ -135,31 +130,6 @@ def job_folder(composed: DictConfig) -> Path:
         return Path(composed.hydra.sweep.dir) / configuration_hash(composed)
 
 
-def _resolved(composed: DictConfig) -> dict[str, Any]:
-    with job_config(composed):
-        return defining(composed)
-
-
-def job_trust(
-    composed: DictConfig, overrides: Sequence[str], compose: Callable[[list[str]], DictConfig]
-) -> Trust:
-    """Return the consent needed to resume a job, from the configuration that the sweep composed.
-
-    Args:
-        composed: Configuration of the job, including the ``hydra`` node.
-        overrides: Command-line overrides of the job.
-        compose: Function that composes the configuration of other overrides, for the stages of a job.
-    """
-    values = _resolved(composed)
-    stages = values.pop("stages", None) or {}
-    trust = options().trust | wanted(values)
-    for settings in stages.values():
-        trust |= wanted(settings)
-        if settings.get("experiment") is not None:
-            trust |= wanted(_resolved(compose(stage_overrides(overrides, settings["experiment"]))))
-    return trust
-
-
 def run_job(job: Job, resources: Resources, timeout_minutes: float | None = None) -> None:
     """Run a job unless it has finished or runs elsewhere, and store the outcome in it.
 
@@ -169,8 +139,6 @@ def run_job(job: Job, resources: Resources, timeout_minutes: float | None = None
         timeout_minutes: Time limit, after which the job saves its state and ends; None: no limit.
     """
     try:
-        for folder in (job.folder, *job.needs):
-            check_files(RunFolder(folder))
         if _read_result(job):
             job.state = "was done"
             return
@@ -200,12 +168,7 @@ def _last_line(path: Path) -> str:
 
 
 def _run(job: Job, resources: Resources, timeout_minutes: float | None) -> None:
-    if job.run_folder.resumable and job.stage is None:  # a shared stage waits for others, then resumes
-        kept = tuple(f"{key}=" for key in beside_resume(job.run_folder))
-        typed = [text for text in job.overrides if text.startswith(kept)]
-        arguments = [path_override("resume", job.folder), *job.trust.arguments(), *job.added, *typed]
-    else:
-        arguments = [*job.overrides, *job.added, path_override("hydra.run.dir", job.folder)]
+    arguments = [*job.overrides, *job.added, path_override("hydra.run.dir", job.folder)]
     job.state, begin, timed_out = "running", time.monotonic(), False
     environment = {name: value for name, value in os.environ.items() if name not in RANKS}
     environment |= {PARENT: str(os.getpid()), CONF_VARIABLE: job.conf, **resources.environment}
@@ -251,8 +214,6 @@ def _outcome(code: int, scored: bool) -> tuple[State, str | None]:
     """Return the state that an exit status stands for, and the problem unless the job's output names it."""
     if code == RunningElsewhereError.exit_status:
         return "runs elsewhere", None
-    if code == FinishedRunError.exit_status and scored:  # finished by another sweep in the meantime
-        return "was done", None
     if code == 0:
         return ("done", None) if scored else ("failed", "it ended without a result")
     number = code - 128 if code > 128 else -code  # caught, or not

@@ -30,8 +30,7 @@ from sts_lightning.config.check import (
     suggest,
     unknown_key,
 )
-from sts_lightning.config.machine import Machine, cuda_devices, decide, decided
-from sts_lightning.config.trust import check_links
+from sts_lightning.config.machine import Machine, cuda_devices, decide
 from sts_lightning.core.choices import Role
 from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError, ConfigError
@@ -45,8 +44,7 @@ from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss, accepts, check_declared
 from sts_lightning.models.text.template import SLOT
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.lock import is_first_process
-from sts_lightning.runs.state import check_free, check_resumable, check_same
+from sts_lightning.runs.lock import check_links, is_first_process
 from sts_lightning.training.assembly import make_data, make_loss
 from sts_lightning.training.callbacks.history import HistoryLogger
 
@@ -123,34 +121,29 @@ class Parts(Built):
     first: bool
 
 
-def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[Callback] = ()) -> Parts:
+def validate(run: RunFolder, cfg: DictConfig, callbacks: Sequence[Callback] = ()) -> Parts:
     """Check folder, configuration, machine and data, and read the data.
 
     Args:
-        run: The run folder, locked by this process.
-        cfg: What `check_config` has returned.
-        resume: Whether the run resumes; one without a checkpoint starts again.
+        run: The run folder, locked by this process. What has begun in it resumes; without a checkpoint it
+            starts again.
+        cfg: What `check_config` has returned, that of the folder if a run has begun there.
         callbacks: Callbacks besides those of the configuration.
 
     Raises:
         UserError: Something is wrong; the message says what, where and what to do.
     """
-    first = is_first_process()
     state = run.state
-    if first:
-        state = check_resumable(run) if resume else check_free(run)
-    again = state == "started"
-    if resume or again:
+    if state != "new":
         check_links(run.path)
-    if resume and not again:
+    resumed = state in ("interrupted", "finished")
+    if resumed:
         check_checkpoints(run)
     machine = decide(cfg)
     check_machine(machine)
     built = build_parts(run, cfg)
     for text in unread(cfg, built.loss):
         log.warning("WARNING: %s", text)
-    if first and again and not resume:
-        check_same(run, decided(cfg, machine))
     built.data.setup()
     check_scores(built.loss, built.data)
     check_masks(built.loss, built.data)
@@ -162,8 +155,8 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
         run=run,
         cfg=cfg,
         machine=machine,
-        resumed=resume and not again,
-        first=first,
+        resumed=resumed,
+        first=is_first_process(),
     )
 
 

@@ -1,8 +1,9 @@
-"""The training command: a new run, a resumed run, or a run of several stages.
+"""The training command: a run of one or of several stages, new or begun before.
 
-`train` decides which of them a command is. Each ends in `train_in`, which locks the folder of a run and takes
-it through `checks`, `build`, `fit` and `report`. These need torch and Lightning, and are imported there, once
-the values of the settings have been checked.
+The same command in the same folder goes on: a new run starts, one that was stopped resumes, one that has
+finished prints its result, and other settings are rejected. Each run ends in `train_in`, which locks its
+folder and takes it through `checks`, `build`, `fit` and `report`. These need torch and Lightning, and are
+imported there, once the values of the settings have been checked.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import logging
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hydra import compose
@@ -27,28 +28,16 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config, path_override
 from sts_lightning.config.compose import compose_stages, share_stages
-from sts_lightning.config.identity import defining, leaves, move_data, select
+from sts_lightning.config.identity import move_data
 from sts_lightning.config.options import options
-from sts_lightning.config.trust import NOTHING, Trust, check_links, wanted
+from sts_lightning.config.schema import TrainConfig
+from sts_lightning.config.trust import requests
 from sts_lightning.core import signals
 from sts_lightning.core.conf_folders import command_line
-from sts_lightning.core.errors import (
-    ConfigError,
-    FinishedRunError,
-    InterruptedRunError,
-    RunningElsewhereError,
-    UserError,
-)
-from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.lock import holder, is_first_process, locked
-from sts_lightning.runs.state import (
-    beside_resume,
-    check_free,
-    check_resumable,
-    check_same,
-    next_step,
-    train_on,
-)
+from sts_lightning.core.errors import ConfigError, InterruptedRunError, RunningElsewhereError, UserError
+from sts_lightning.runs.folder import RunFolder, no_run
+from sts_lightning.runs.lock import check_links, holder, is_first_process, locked
+from sts_lightning.runs.state import LENGTHS, beside_resume, next_step, report_finished, state_for, train_on
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
@@ -75,12 +64,11 @@ def train(cfg: DictConfig) -> float:
         UserError: The configuration, the data or a run folder cannot be used, or the run was stopped.
     """
     hydra, chosen = HydraConfig.get(), options()
-    trust, sweep = chosen.trust, hydra.mode is RunMode.MULTIRUN
+    sweep = hydra.mode is RunMode.MULTIRUN
     folder, overrides = RunFolder(hydra.runtime.output_dir), list(hydra.overrides.task)
     try:
         if chosen.resume is not None:
-            run = RunFolder(chosen.resume)
-            return _resume(run, trust, _beside_resume(run, cfg, overrides))
+            return _resume(RunFolder(chosen.resume), chosen.trust, cfg, overrides)
         if (
             sweep
             and "BasicLauncher" in hydra.launcher._target_
@@ -93,19 +81,13 @@ def train(cfg: DictConfig) -> float:
         if chosen.plan is not None:
             raise ConfigError("--plan lists the jobs of a sweep: add -m, with any launcher but basic.")
         if not cfg.stages and chosen.stage is None:
-            if _begun(folder):
-                return _resume_requeued(folder, trust | wanted(cfg))
-            return train_in(folder.path, cfg, trust=trust)
+            return train_in(folder.path, cfg)
         stages = compose_stages(cfg, overrides, partial(compose, "train"))
-        for stage in stages.values():  # composed by this command, which is the user's word
-            trust |= wanted(stage)
         share = sweep if chosen.share_stages is None else chosen.share_stages
         shared = share_stages(stages) if share else {}
         if chosen.stage is not None:
-            return run_shared_stage(folder, chosen.stage, stages, shared, trust)
-        if _begun(folder):
-            return _resume_requeued(folder, trust)
-        return run_stages(folder, stages, trust, shared)
+            return run_shared_stage(folder, chosen.stage, stages, shared)
+        return run_stages(folder, stages, shared)
     finally:
         folder.remove_if_empty()
 
@@ -115,10 +97,10 @@ def train_in(
     cfg: DictConfig,
     resume: bool = False,
     whole: Path | None = None,
-    trust: Trust = NOTHING,
     callbacks: Sequence[Callback] = (),
+    further: bool = False,
 ) -> float:
-    """Train in a run folder, which no other process can use meanwhile.
+    """Train in a run folder, which no other process can use meanwhile, or go on with what has begun there.
 
     What can be wrong with configuration, data and machine is found before weights are loaded, and nothing is
     written before that.
@@ -126,11 +108,10 @@ def train_in(
     Args:
         run: The folder.
         cfg: A composed configuration of the schema `TrainConfig`.
-        resume: Whether to resume from the folder's last checkpoint; a run without one starts again.
+        resume: Whether the configuration is known to be that of the folder, which is not compared then.
         whole: The folder of stages that the run is part of; a stopped run is resumed by its name.
-        trust: The user's word on what this folder, if it is resumed, and that of ``init_from`` may ask for,
-            besides what ``cfg`` itself has.
         callbacks: Callbacks besides those of the configuration.
+        further: Whether a run that has finished trains on, up to the length in ``cfg``.
 
     Returns:
         Dev Spearman times 100 of the selected weights.
@@ -141,13 +122,17 @@ def train_in(
         UserError: Configuration, data or checkpoint cannot be used.
     """
     folder, named = RunFolder(run), RunFolder(whole or run)
-    command = _resume_command(named, cfg, trust)
+    command = _resume_command(named, cfg)
     with signals.listening(), _held(folder) as first:
         if not first:  # Lightning starts the other processes once the first one is ready
             logging.getLogger("sts_lightning").setLevel(logging.WARNING)
         try:
             with signals.unmasked():
-                cfg = check_config(cfg)  # tells a wrong value before these lines import torch
+                cfg = _as_begun(folder, check_config(cfg))  # tells a wrong value before these import torch
+                if not resume:
+                    state_for(folder, cfg)
+                if folder.finished and not further:
+                    return report_finished(folder)
                 from sts_lightning.core.console import log_to, quiet_lightning
                 from sts_lightning.training.callbacks.progress import RunClock
                 from sts_lightning.workflows.build import build_experiment
@@ -156,9 +141,13 @@ def train_in(
                 from sts_lightning.workflows.report import report
 
                 clock = RunClock()
-                parts = validate(folder, cfg, resume, (clock, *callbacks))
+                parts = validate(folder, cfg, (clock, *callbacks))
                 experiment = build_experiment(parts, command)
+                if folder.resumable or folder.finished:
+                    _check_length(folder, experiment.steps.total_steps)
                 with log_to(folder.log_file), quiet_lightning(), _stopping_others(experiment.trainer):
+                    if first:  # before its configuration changes: killed in between, it is an interrupted run
+                        folder.metrics_file.unlink(missing_ok=True)
                     untuned, peak = fit(experiment)
                     return report(experiment, untuned, peak, clock)
         except (KeyboardInterrupt, SystemExit) as error:  # Lightning turns the first into the second
@@ -167,6 +156,35 @@ def train_in(
                 raise
             how = next_step(named, command)
             raise InterruptedRunError(f"stopped by {signals.signal_name(number)}{how}", number) from error
+
+
+def _as_begun(folder: RunFolder, cfg: DictConfig) -> DictConfig:
+    """Return a configuration as the run in a folder, if one has begun there, would have stored it.
+
+    What the machine decides is what it has decided for that run, and settings that were added for others to
+    refer to, as in ``+width=64``, have been read.
+    """
+    if folder.state == "new":
+        return cfg
+    stored, cfg = folder.settings(), copy.deepcopy(cfg)
+    with open_dict(cfg):
+        for key in set(map(str, cfg)) - {field.name for field in fields(TrainConfig)}:
+            del cfg[key]
+    for key in ("precision", "model.dtype", "trainer.chunk_tokens", "trainer.deterministic"):
+        if OmegaConf.select(cfg, key) == "auto":
+            OmegaConf.update(cfg, key, OmegaConf.select(OmegaConf.create(stored), key))
+    return cfg
+
+
+def _check_length(folder: RunFolder, steps: int) -> None:
+    """Reject a length that a run has reached already; one that is killed in its report may end again."""
+    made = folder.read_checkpoint("last", mmap=True, whole=False)["global_step"]
+    if steps < made or (steps == made and folder.finished):
+        raise ConfigError(
+            f"{folder.name} has made {made} steps, and would end after {steps}; to train it further, give it "
+            "more by trainer.max_epochs or trainer.max_steps.",
+            key="trainer.max_steps",
+        )
 
 
 @contextlib.contextmanager
@@ -185,82 +203,93 @@ def _stopping_others(trainer: pl.Trainer) -> Iterator[None]:
         raise
 
 
-def _resume_command(run: RunFolder, cfg: DictConfig, trust: Trust) -> str:
-    """Return the command that resumes a run, with the consent that its configuration needs."""
+def _resume_command(run: RunFolder, cfg: DictConfig) -> str:
+    """Return the command that resumes a run, with the user's word if its configuration needs that."""
+    asked = False
     with contextlib.suppress(OmegaConfBaseException):  # what cannot be resolved is rejected later
-        trust |= wanted(cfg)
-    return command_line("train", path_override("resume", run.name), *trust.arguments())
+        asked = any(requests(OmegaConf.to_container(cfg, resolve=True)))
+    word = ("trust=true",) if asked else ()
+    return command_line("train", path_override("resume", run.name), *word)
 
 
 def _beside_resume(run: RunFolder, cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    """Return what the command says besides ``resume``: where the data are now, or how a batch is divided.
+    """Return the settings of a command besides ``resume``; see `beside_resume`.
 
     Raises:
         ConfigError: It has another setting, which the run's own configuration decides.
     """
-    elsewhere = beside_resume(run)
-    others = [text for text in overrides if not text.startswith(tuple(f"{key}=" for key in elsewhere))]
+    allowed = beside_resume(run)
+    others = [text for text in overrides if not text.startswith(tuple(f"{key}=" for key in allowed))]
     if others:
         raise ConfigError(
             f"resume uses the run's own configuration; leave out {' '.join(others)}.",
             key="resume",
             hint=f"{run.name} has finished. {train_on(run)}" if run.finished else None,
         )
-    given = [key for key in elsewhere if any(text.startswith(f"{key}=") for text in overrides)]
+    given = [key for key in allowed if any(text.startswith(f"{key}=") for text in overrides)]
     return {key: OmegaConf.select(cfg, key) for key in given}
 
 
-def _resume(run: RunFolder, trust: Trust, given: Mapping[str, Any] = MappingProxyType({})) -> float:
-    """Resume a run.
+def _resume(run: RunFolder, trust: bool, cfg: DictConfig, overrides: Sequence[str]) -> float:
+    """Resume a run, or train a finished one further if the command gives it another length.
 
     Args:
         run: Its folder.
-        trust: Consent of the user.
-        given: Settings that replace those of the run; see `_beside_resume`.
+        trust: Whether it may ask for anything.
+        cfg: The composed configuration of the command.
+        overrides: Settings of the command; see `_beside_resume`.
     """
-    division = dict(given)
-    data_root = division.pop("data_root", None)
+    given = _beside_resume(run, cfg, overrides)
+    if run.state == "new":
+        raise no_run(Path(run.name), run.config_file.name)
+    length = {key: given.pop(key) for key in LENGTHS if key in given}
+    stored = OmegaConf.create({} if run.has_stages else run.settings())
+    longer = any(OmegaConf.select(stored, key) != value for key, value in length.items())
+    if run.finished and not longer:
+        return report_finished(run)
+    check_links(run.path)
     if run.has_stages:
-        return resume_stages(run, trust, data_root)
-    cfg = run.load_config(trust)
-    if data_root is not None:
-        move_data(cfg, data_root)
-    for key, value in division.items():
-        OmegaConf.update(cfg, key, value)
-    return train_in(run.path, cfg, resume=True, trust=trust)
+        return resume_stages(run, trust, given.get("data_root"))
+    own = run.load_config(trust)
+    if "data_root" in given:
+        move_data(own, given.pop("data_root"))
+    if longer:
+        _check_further(run, own)
+        given |= {key: length.get(key) for key in LENGTHS}  # one limit takes the place of the other
+    for key, value in given.items():
+        OmegaConf.update(own, key, value)
+    return train_in(run.path, own, resume=True, further=longer)
 
 
-def _begun(folder: RunFolder) -> bool:
-    """Return whether this command has written to the folder in an earlier start of the same SLURM job."""
-    return signals.requeued() and folder.state in ("interrupted", "finished")
-
-
-def _resume_requeued(folder: RunFolder, trust: Trust) -> float:
-    """Resume what an earlier start of the same SLURM job has begun.
-
-    Args:
-        folder: Run folder.
-        trust: Consent of the user, with what the command composes now.
-    """
-    if folder.finished:
-        log.info("%s has finished before SLURM started the job again.", folder.name)
-        return folder.last_stage().metrics().score
-    log.info("SLURM has started the job again: resuming %s.", folder.name)
-    return _resume(folder, trust)
+def _check_further(run: RunFolder, cfg: DictConfig) -> None:
+    """Reject another length for a run that cannot be trained further."""
+    if run.finished and cfg.trainer.wise_ft:
+        raise ConfigError(
+            f"{run.name} has averaged its weights at the end, and cannot be trained further.",
+            key="trainer.wise_ft",
+            hint=train_on(run),
+        )
+    last = run.checkpoint("last")
+    if run.finished and not (
+        last.is_file() and "optimizer_states" in run.read_checkpoint("last", mmap=True, whole=False)
+    ):
+        raise ConfigError(
+            f"{run.name} has finished, and its state was not kept, which trainer.keep_state=true does.",
+            key="trainer.keep_state",
+            hint=train_on(run),
+        )
 
 
 def run_stages(
     folder: RunFolder,
     stages: Mapping[str, DictConfig],
-    trust: Trust = NOTHING,
     shared: Mapping[str, str] | None = None,
 ) -> float:
-    """Run stages in sub-folders, each from the weights of the previous one.
+    """Run stages in sub-folders, each from the weights of the previous one, or go on with them.
 
     Args:
         folder: The folder of the stages.
         stages: Their configurations by name, in order.
-        trust: The user's word on what the folders may ask for.
         shared: Names of the folders of stages that other runs share, by stage.
 
     Returns:
@@ -268,14 +297,13 @@ def run_stages(
     """
     with _held(folder) as first:
         if first:  # the other processes of a run are started after this one has written the file
-            if check_free(folder) == "started":
-                plain = {name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()}
-                check_same(folder, OmegaConf.create(plain))
-            folder.save_stages(stages, shared)
+            plain = {name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()}
+            if state_for(folder, OmegaConf.create(plain)) in ("new", "started"):
+                folder.save_stages(stages, shared)  # else it has begun to train or to share the stages
         try:
-            if first:
+            if first and not folder.finished:
                 _check_later(folder, stages)
-            return _continue_stages(folder, folder.load_stages(trust), trust)
+            return _continue_stages(folder, stages)
         except UserError as error:
             interrupted = isinstance(error, InterruptedRunError)
             if first and not interrupted and all(folder.stage(name).state == "new" for name in stages):
@@ -298,20 +326,17 @@ def _check_later(folder: RunFolder, stages: Mapping[str, DictConfig]) -> None:
             raise ConfigError(f"stage {name}: {lacks}")
 
 
-def resume_stages(folder: RunFolder, trust: Trust = NOTHING, data_root: str | None = None) -> float:
+def resume_stages(folder: RunFolder, trust: bool = False, data_root: str | None = None) -> float:
     """Resume a run of several stages; see `run_stages`.
 
     Args:
         folder: Its folder.
-        trust: Consent of the user.
+        trust: Whether it may ask for anything.
         data_root: Where its data are now, if they have moved.
     """
-    check_links(folder.path)
     stages = folder.load_stages(trust)
-    with _held(folder) as first:
-        if first:
-            check_resumable(folder)
-        return _continue_stages(folder, stages, trust, data_root)
+    with _held(folder):
+        return _continue_stages(folder, stages, data_root)
 
 
 @contextlib.contextmanager
@@ -323,21 +348,22 @@ def _held(folder: RunFolder) -> Iterator[bool]:
 
 
 def _continue_stages(
-    folder: RunFolder, stages: Mapping[str, DictConfig], trust: Trust, data_root: str | None = None
+    folder: RunFolder, stages: Mapping[str, DictConfig], data_root: str | None = None
 ) -> float:
     """Run the stages that have not finished."""
-    score: float | None = None
+    if folder.finished:
+        return report_finished(folder)
+    score = 0.0
     previous: RunFolder | None = None
     for (name, stage), run in zip(stages.items(), folder.stages(), strict=True):
         if not run.finished:
             if previous is not None:
                 stage.init_from = str(previous.path)
             log.info("stage %s: %s", name, run.name)
-            score = train_stage(run, stage, trust, folder.path, data_root)
+            score = train_stage(run, stage, folder.path, data_root)
         elif run != folder.stage(name):
             log.info("stage %s has finished: %s", name, run.name)
         previous = run
-    assert score is not None  # a folder with all stages finished has been rejected
     return score
 
 
@@ -346,7 +372,6 @@ def run_shared_stage(
     name: str,
     stages: Mapping[str, DictConfig],
     shared: Mapping[str, str],
-    trust: Trust = NOTHING,
 ) -> float:
     """Run one stage that several runs share, as a separate job.
 
@@ -355,7 +380,6 @@ def run_shared_stage(
         name: Name of the stage.
         stages: Configurations of all stages by name, in order.
         shared: Names of the folders of shared stages, by stage.
-        trust: The user's word on what the folders may ask for.
 
     Returns:
         Dev Spearman times 100.
@@ -370,13 +394,12 @@ def run_shared_stage(
     cfg = stages[name]
     if earlier:
         cfg.init_from = str(folder.path.parent / shared[earlier[-1]])
-    return train_stage(folder, cfg, trust)
+    return train_stage(folder, cfg)
 
 
 def train_stage(
     run: RunFolder,
     stage: DictConfig,
-    trust: Trust = NOTHING,
     whole: Path | None = None,
     data_root: str | None = None,
 ) -> float:
@@ -386,8 +409,7 @@ def train_stage(
 
     Args:
         run: The folder of the stage.
-        stage: Its configuration; a run with a checkpoint has its own.
-        trust: The user's word on what the folder may ask for.
+        stage: Its configuration.
         whole: The folder of the run that needs the stage, if any; a stopped run is resumed by its name.
         data_root: Where its data are now, if they have moved.
 
@@ -400,19 +422,9 @@ def train_stage(
     waits_for = ""
     while not run.finished:
         try:
-            cfg = stage
-            if run.resumable:
-                cfg = run.load_config(trust)
-                cfg.init_from = stage.init_from  # the folder may have moved since
-                # A run that shares the stage may divide its batches otherwise.
-                for key, value in select(leaves(defining(stage)), {"order", "cost"}).items():
-                    if value != "auto":
-                        OmegaConf.update(cfg, key, value)
             if data_root is not None:
-                move_data(cfg, data_root)
-            return train_in(run.path, cfg, resume=run.state != "new", whole=whole, trust=trust)
-        except FinishedRunError:
-            pass  # another process has finished it since its state was read
+                move_data(stage, data_root)
+            return train_in(run.path, stage, resume=True, whole=whole)
         except RunningElsewhereError as error:
             if waits_for != str(error):
                 waits_for = str(error)

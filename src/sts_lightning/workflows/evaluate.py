@@ -40,7 +40,7 @@ from sts_lightning.models.loading.run import (
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.runs.metrics import RunMetrics, as_plain, environment
-from sts_lightning.runs.state import check_free, check_same
+from sts_lightning.runs.state import report_finished, state_for
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,6 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
 
     Raises:
         RunningElsewhereError: Another process is running in the folder.
-        FinishedRunError: The folder holds results, which would be overwritten.
         UserError: Configuration, data or run folder cannot be used.
     """
     with locked(folder):
@@ -99,10 +98,9 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
 
 def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     started = time.monotonic()
-    state = check_free(RunFolder(folder))
     cfg = check_config(cfg)
-    if state == "started":
-        check_same(RunFolder(folder), cfg)
+    if state_for(RunFolder(folder), cfg) == "finished":
+        return report_finished(RunFolder(folder))
     device = encoding_device(cfg.accelerator)
     if device == "cpu":
         hide_gpus()

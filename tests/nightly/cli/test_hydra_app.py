@@ -42,7 +42,7 @@ Script = Callable[..., tuple[object, str]]
         (["data=pairs_file", "path=none.csv"], "none.csv: cannot be read"),
         (["resume=."], ". is not a run folder"),
         (["resume=''"], "resume needs the folder of a run."),
-        (["--trust", "-m"], "--trust needs a name."),
+        (["--stage", "-m"], "--stage needs a name."),
         (["--plan"], "--plan lists the jobs of a sweep: add -m"),
         (["data=toy", "--stage", "one"], "--stage one is not a stage that runs share"),
     ],

@@ -82,7 +82,7 @@ CASES = {
 def trained_peak(cfg: DictConfig, folder: Path) -> int:
     """Peak of the steps after the first."""
     watch = StepPeaks()
-    parts = validate(RunFolder(folder / "run"), check_config(cfg), False, [watch])
+    parts = validate(RunFolder(folder / "run"), check_config(cfg), [watch])
     with watch.watching():
         experiment = build_experiment(parts, "")
         experiment.module.train()

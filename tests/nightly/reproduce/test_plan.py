@@ -10,7 +10,6 @@ import yaml
 from omegaconf import OmegaConf
 
 from sts_lightning.config.compose import compose_job
-from sts_lightning.config.trust import Trust
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.reproduce.plan import Cell, Table, TableRun, open_table
 from sts_lightning.reproduce.run import groups
@@ -265,26 +264,6 @@ def test_a_mistake_names_the_row(tmp_path: Path) -> None:
     table = make(tmp_path, rows={"one": RowSpec(["optim.lrr=1"])})
     with pytest.raises(ConfigError, match=r"Toy, one: .*lrr"):
         table.seed_runs(table.cells[0])
-
-
-def test_a_table_hands_consent_on_to_rows_that_read_a_folder(tmp_path: Path) -> None:
-    spec = TableSpec(
-        title="Toy",
-        needs=Requirements(hours=1),
-        seeds=[1],
-        columns=["dev"],
-        rows={
-            "own": RowSpec(["loss._target_=my.Loss"]),
-            "next": RowSpec(["loss=cosent"], after="own"),
-            "tested": RowSpec([], after="own", trains=False),
-        },
-    )
-    table = Table(spec, tmp_path)
-    (own,), (after,), (tested,) = (table.seed_runs(Cell(name)) for name in ("own", "next", "tested"))
-    assert own.trust == after.trust == Trust.of(["my.Loss"], False)
-    assert own.overrides == ("loss._target_=my.Loss", "seed=1")
-    for run in (after, tested):
-        assert run.added == ("--trust", "my.Loss")
 
 
 def test_a_run_of_several_stages_has_the_results_of_the_last_one(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_how_to_resume_names_the_consent(
     for name, more in (("own", [f"loss._target_={own}"]), ("plain", [])):
         with pytest.raises(ConfigError, match="enough"):
             train_in(tmp_path / name, config(*SHORT[:-1], *more))
-    assert commands[0].endswith(f"resume={tmp_path / 'own'} --trust {own}")
+    assert commands[0].endswith(f"resume={tmp_path / 'own'} trust=true")
     assert commands[1].endswith(f"resume={tmp_path / 'plain'}")
 
 
@@ -49,8 +49,8 @@ def test_code_of_a_model_with_the_users_word(
     path = run / "model" / "tokenizer_config.json"
     path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "auto_map"}))
     edit(run / "config.yaml", of_that_folder(run / "model", trust_remote_code=True))
-    with pytest.raises(UntrustedError, match="trust_remote_code=True"):
-        sts_lightning.load(run, trust=["model.trust_remote_code", "trust_remote_code"])
+    with pytest.raises(UntrustedError, match=r"model\.trust_remote_code: True"):
+        sts_lightning.load(run)
     assert not marker.exists()
     encoder = sts_lightning.load(run, trust_remote_code=True)
     assert type(encoder.backbone).__name__ == "Model"
@@ -70,13 +70,16 @@ def test_stages_with_a_class_of_the_users_own(
     (both / "two" / "metrics.json").unlink()
     with pytest.raises(UntrustedError, match=r"stages\.yaml: stage one"):
         train_py(tmp_path / "out", f"resume={both}")
-    train_py(tmp_path / "out", f"resume={both}", "--trust", own)
+    train_py(tmp_path / "out", f"resume={both}", "trust=true")
+    assert (both / "two" / "metrics.json").is_file()
+    (both / "two" / "metrics.json").unlink()
+    train_py(both, *settings, *stages, f"loss._target_={own}")
     assert (both / "two" / "metrics.json").is_file()
 
 
 def test_resume_takes_no_other_settings(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"leave out seed=2\."):
-        train_py(tmp_path / "out", f"resume={tmp_path}", "--trust=a", "--trust-remote-code", "seed=2")
+        train_py(tmp_path / "out", f"resume={tmp_path}", "trust=true", "seed=2")
 
 
 @pytest.mark.usefixtures("keeps_state")

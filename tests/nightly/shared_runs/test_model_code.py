@@ -20,6 +20,6 @@ def test_code_that_comes_with_a_model(
     model_folder(run / "model", marker)
     edit(run / "config.yaml", of_that_folder(run / "model"))
     edit(run / "config.yaml", set_at(f"{group}.trust_remote_code", True))
-    with pytest.raises(UntrustedError, match=r"--trust-remote-code \(train, eval,"):
+    with pytest.raises(UntrustedError, match=r"trust_remote_code: True \(code that comes with the model\)"):
         ENTRIES[entry](run, tmp_path / "out")
     assert not marker.exists()

@@ -11,11 +11,7 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig
 
-from sts_lightning.config.compose import compose_job
-from sts_lightning.config.options import Options, using
-from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.core.errors import RunningElsewhereError
 from sts_lightning.runs.lock import is_locked
 from sts_lightning.sweep import job as job_module
@@ -23,7 +19,6 @@ from sts_lightning.sweep.job import (
     Job,
     Resources,
     job_folder,
-    job_trust,
     result,
     run_job,
     signal_job,
@@ -127,38 +122,6 @@ def test_a_folder_belongs_to_a_configuration() -> None:
         assert folder("name=y").parent == Path("runs/y")
 
 
-def test_a_sweep_hands_over_what_its_own_jobs_name(tmp_path: Path) -> None:
-    """And no more: a name that only the folder has is not in it."""
-
-    def compose(overrides: list[str]) -> DictConfig:
-        return compose_job("train", tuple(overrides))
-
-    own = ["loss._target_=my.Loss", "model.trust_remote_code=true", "model=minilm"]
-    assert job_trust(compose(own), own, compose) == Trust.of(["my.Loss"], True)
-    plain = [*SHORT_RUN, "experiment=simcse_unsup", "callbacks=rank_monitor"]
-    assert job_trust(compose(plain), plain, compose) == NOTHING
-    with using(Options(Trust.of(["a.B"], False))):
-        assert job_trust(compose(plain), plain, compose) == Trust.of(["a.B"], False)
-    stages = [
-        "+stages.one.experiment=stage2",
-        "+stages.one.loss._target_=my.Inner",
-        "+callbacks.mine._target_=my.Callback",
-    ]
-    assert job_trust(compose(stages), stages, compose) == Trust.of(["my.Inner", "my.Callback"], False)
-
-
-def test_a_cut_job_is_resumed_with_its_consent(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text("import pathlib, sys\npathlib.Path('told').write_text(' '.join(sys.argv[1:]))\n")
-    script.write_text(script.read_text().replace("'told'", repr(str(tmp_path / "told"))))
-    folder = tmp_path / "job"
-    (folder / "checkpoints").mkdir(parents=True)
-    (folder / "checkpoints" / "last.ckpt").touch()
-    job = Job(0, ("seed=1",), folder, script=str(script), trust=Trust.of(["my.Loss"], True))
-    run_job(job, Resources({}))
-    assert (tmp_path / "told").read_text() == f"resume={folder} --trust my.Loss --trust-remote-code"
-
-
 def run_script(folder: Path, text: str, minutes: float | None = None, **settings: object) -> Job:
     script = folder / "script.py"
     script.write_text(text)
@@ -170,13 +133,14 @@ def run_script(folder: Path, text: str, minutes: float | None = None, **settings
 TOLD = "import pathlib, sys; pathlib.Path('{told}').write_text(' '.join(sys.argv[1:]))"
 
 
-def test_a_cut_job_keeps_its_options_and_divides_its_batches_anew(tmp_path: Path) -> None:
+def test_a_cut_job_has_the_command_of_a_new_one(tmp_path: Path) -> None:
     last = tmp_path / "job" / "checkpoints" / "last.ckpt"
     last.parent.mkdir(parents=True)
     last.touch()
     told = tmp_path / "told"
     run_script(tmp_path, TOLD.format(told=told), added=("--debug",))
-    assert told.read_text() == f"resume={tmp_path / 'job'} --debug trainer.micro_batch_size=8"
+    command = f"seed=1 trainer.micro_batch_size=8 --debug hydra.run.dir={tmp_path / 'job'}"
+    assert told.read_text() == command
 
 
 @pytest.mark.parametrize(("obeys", "left"), [(True, "saved"), (False, "began")])

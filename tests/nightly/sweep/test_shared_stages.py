@@ -13,7 +13,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.compose import job_config
 from sts_lightning.config.options import Options, using
-from sts_lightning.config.trust import Trust
 from sts_lightning.core.errors import ConfigError, FailedJobsError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
@@ -90,10 +89,10 @@ def test_what_makes_two_stages_the_same(grid: Grid) -> None:
     assert stage("+stages.stage2.optim.lr=1e-5") == same
     for other in ("seed=2", "+stages.stage1.optim.lr=1e-5", "optim.lr=1e-5", "data.batch_size=8"):
         assert stage(other) != same
-    with using(Options(Trust.of(["a.B"], False), share_stages=False)):
+    with using(Options(trust=True, share_stages=False)):
         job = grid.add(0, [*PCC, "prompt=eol", "seed=3"])
     assert job.needs == ()
-    assert job.added == ("--trust", "a.B", "--no-share-stages")
+    assert job.added == ("trust=true", "--no-share-stages")
 
 
 def test_a_stage_is_a_chain_of_what_came_before(grid: Grid) -> None:

@@ -11,7 +11,6 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.core.errors import FinishedRunError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import report
 from sts_lightning.workflows.command import train_in
@@ -77,5 +76,3 @@ def test_a_finished_run_drops_its_optimiser_and_keeps_its_weights(
         config(*short, f"init_from={run.path}", "trainer.init=final", "trainer.wise_ft=[0]"),
     )
     assert sts_lightning.load(run.path).dimension == 32
-    with pytest.raises(FinishedRunError, match="already contains"):
-        train_in(run.path, config(*short))

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sts_lightning.cli.errors import reporting
-from sts_lightning.core.errors import ConfigError, FinishedRunError, InterruptedRunError
+from sts_lightning.core.errors import ConfigError, InterruptedRunError
 from sts_lightning.core.signals import Stopped
 
 
@@ -27,7 +27,6 @@ def after(error: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[obj
     ("error", "status", "message"),
     [
         (ConfigError("wrong.", hint="Do it so."), 1, "error: wrong. Do it so.\n"),
-        (FinishedRunError("finished."), 3, "error: finished.\n"),
         (InterruptedRunError("stopped.", signal.SIGTERM), 143, "stopped.\n"),
         (KeyboardInterrupt(), 130, "stopped by Ctrl-C. The same command starts it again.\n"),
         (Stopped(signal.SIGTERM), 143, "stopped by SIGTERM. The same command starts it again.\n"),

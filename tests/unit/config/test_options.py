@@ -6,17 +6,17 @@ import pytest
 
 from sts_lightning.config.check import path_override
 from sts_lightning.config.options import Options, options, take_options, using
-from sts_lightning.config.trust import Trust
+from sts_lightning.core.conf_folders import ENTRIES, Entry
 from sts_lightning.core.errors import ConfigError
 
 
 def test_options_are_taken_off_the_command_line() -> None:
-    line = "-m --trust a.B seed=1,2 --trust=c.D --plan=24GB --no-share-stages --stage one --debug resume=r"
-    chosen, rest = take_options([*line.split(), "--trust-remote-code", "--cfg", "job"], "train")
-    trust = Trust.of(["a.B", "c.D"], True)
-    assert chosen == Options(trust, True, "r", "24GB", False, "one")
+    line = "-m trust=true seed=1,2 --plan=24GB --no-share-stages --stage one --debug resume=r --cfg job"
+    chosen, rest = take_options(line.split(), "train")
+    assert chosen == Options(True, True, "r", "24GB", False, "one")
     assert rest == ["-m", "seed=1,2", "--cfg", "job"]
-    assert take_options(chosen.of_jobs(), "train")[0] == Options(trust, True)
+    assert take_options(chosen.of_jobs(), "train")[0] == Options(True, True)
+    assert take_options(["trust=False"], "train")[0] == Options()
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,9 @@ def test_a_plan_has_a_card_or_none(line: str, plan: str, rest: str) -> None:
     assert (chosen.plan, " ".join(others)) == (plan, rest)
 
 
-def test_evaluation_has_those_of_consent_and_debug() -> None:
-    chosen, rest = take_options(["--plan", "--trust", "a.B", "resume=x", "--stage=y", "--debug"], "eval")
-    assert chosen == Options(Trust.of(["a.B"], False), True)
+def test_evaluation_has_those_of_trust_and_debug() -> None:
+    chosen, rest = take_options(["--plan", "trust=true", "resume=x", "--stage=y", "--debug"], "eval")
+    assert chosen == Options(True, True)
     assert rest == ["--plan", "resume=x", "--stage=y"]
 
 
@@ -47,10 +47,17 @@ def test_a_printed_resume_command_names_the_folder(folder: str) -> None:
     assert take_options([path_override("resume", folder)], "train")[0].resume == folder
 
 
-@pytest.mark.parametrize("line", ["--trust", "--stage --debug", "resume="])
+@pytest.mark.parametrize("line", ["trust=", "trust=my.Loss", "--stage --debug", "resume="])
 def test_a_value_that_is_missing(line: str) -> None:
     with pytest.raises(ConfigError):
         take_options(line.split(), "train")
+
+
+@pytest.mark.parametrize("line", ["--trust my.Loss", "--trust=my.Loss", "--trust-remote-code"])
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_one_word_has_taken_the_place_of_names(line: str, entry: Entry) -> None:
+    with pytest.raises(ConfigError, match=r"trust=true.*model\.trust_remote_code=true"):
+        take_options(line.split(), entry)
 
 
 def test_a_process_has_its_options_for_a_time() -> None:

@@ -10,7 +10,6 @@ from sts_lightning.core.errors import (
     CheckpointError,
     ConfigError,
     DataError,
-    FinishedRunError,
     InterruptedRunError,
     RunningElsewhereError,
     UntrustedError,
@@ -36,7 +35,7 @@ def test_an_error_of_a_file_names_its_place(where: dict[str, object], text: str)
 
 def test_exit_statuses() -> None:
     """Those of the README, and for signals those of a shell."""
-    assert [kind.exit_status for kind in (UserError, UntrustedError, FinishedRunError)] == [1, 1, 3]
+    assert [kind.exit_status for kind in (UserError, UntrustedError)] == [1, 1]
     assert RunningElsewhereError.exit_status == 75
     assert [InterruptedRunError("", n).exit_status for n in (signal.SIGINT, signal.SIGTERM)] == [130, 143]
-    assert issubclass(FinishedRunError, CheckpointError) and issubclass(UntrustedError, CheckpointError)
+    assert issubclass(UntrustedError, CheckpointError)

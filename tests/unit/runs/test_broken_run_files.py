@@ -15,7 +15,6 @@ import yaml
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import load_predictions
 from sts_lightning.training.auxiliary.stored_vectors import StoredVectors
-from tests.conftest import OF_ENCODER
 from tests.support.broken import Broken, Healthy, Reader, check_broken, check_healthy, label, put
 
 
@@ -67,7 +66,7 @@ def vectors(folder: Path, name: str, content: bytes) -> Any:
 
 def run_config(folder: Path, name: str, content: bytes) -> Any:
     put(folder / name, content)
-    return RunFolder(folder).load_config(encoder_only=True).model["_target_"]
+    return RunFolder(folder).load_config().model["_target_"]
 
 
 def predictions(folder: Path, name: str, content: bytes) -> Any:
@@ -95,6 +94,8 @@ READERS: dict[str, Reader] = {
 
 CONFIG, HISTORY, STAGES, PREDICTIONS = "config.yaml", "history.csv", "stages.yaml", "predictions.npz"
 ENCODER = "sts_lightning.models.SentenceEncoder.from_pretrained"
+SMALLEST: dict[str, Any] = {"name": "x", "data_root": "y", "model": {"_target_": ENCODER}}
+SMALLEST |= {group: {} for group in ("prompt", "evaluation", "loss", "data")}
 BEST = "checkpoints/best.ckpt"
 NPY = npy(np.ones((2, 3)))
 NPZ = npz(A_cosine=[0.25, -0.5], A_gold=[1, 2])
@@ -175,7 +176,7 @@ HEALTHY: list[Healthy] = [
     (
         "config",
         CONFIG,
-        "\ufeff" + yaml.safe_dump({"model": {"_target_": ENCODER}, **OF_ENCODER}),
+        "\ufeff" + yaml.safe_dump(SMALLEST),
         ENCODER,
     ),
     ("history", HISTORY, "step,loss\n1,2\n2,0.", [{"step": 1, "loss": 2.0}]),

@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.core.errors import CheckpointError, ConfigError, FinishedRunError, RunningElsewhereError
+from sts_lightning.core.errors import CheckpointError, ConfigError, RunningElsewhereError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.state import (
     begin_again,
-    check_free,
-    check_resumable,
     check_same,
     next_step,
+    state_for,
 )
 from sts_lightning.workflows.evaluate import evaluate_in
 from tests.conftest import SHORT_RUN
@@ -49,21 +48,6 @@ def write(folder: Path, *names: str) -> Path:
 )
 def test_state_of_a_run(files: tuple[str, ...], state: str, tmp_path: Path) -> None:
     assert RunFolder(write(tmp_path, *files)).state == state
-    if state == "finished":
-        with pytest.raises(FinishedRunError, match=r"already contains a finished run"):
-            check_free(RunFolder(tmp_path))
-        with pytest.raises(FinishedRunError, match=r"has finished: its results are in .*metrics\.json"):
-            check_resumable(RunFolder(tmp_path))
-    elif state == "interrupted":
-        with pytest.raises(ConfigError, match=rf"resume it with resume={tmp_path}, or choose another folder"):
-            check_free(RunFolder(tmp_path))
-        assert check_resumable(RunFolder(tmp_path)) == "interrupted"
-    elif state == "started":
-        assert check_free(RunFolder(tmp_path)) == check_resumable(RunFolder(tmp_path)) == "started"
-    else:
-        assert check_free(RunFolder(tmp_path)) == "new"
-        with pytest.raises(CheckpointError, match="is not a run folder"):
-            check_resumable(RunFolder(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -97,13 +81,16 @@ def test_stages_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_what_makes_a_configuration_another_one(config: Config, tmp_path: Path) -> None:
     cfg = config("model=tiny_bert", "data=sts", "data_root=/here")
     RunFolder(tmp_path).save_config(cfg)
-    check_same(RunFolder(tmp_path), cfg)
+    assert state_for(RunFolder(tmp_path / "new"), cfg) == "new"
+    assert state_for(RunFolder(tmp_path), cfg) == "started"
+    write(tmp_path, "checkpoints/last.ckpt")
+    assert state_for(RunFolder(tmp_path), cfg) == "interrupted"
     check_same(RunFolder(tmp_path), config("model=tiny_bert", "data=sts", "data_root=/there"))
     other = config(
         "model=tiny_bert", "data=sts", "seed=2", "optim.betas=[0.9,0.99]", "+trainer.extra.benchmark=true"
     )
     with pytest.raises(ConfigError) as caught:
-        check_same(RunFolder(tmp_path), other)
+        state_for(RunFolder(tmp_path), other)
     message = str(caught.value)
     assert "other values of data.seed, optim.betas, seed, trainer.extra" in message
     assert f"resume={tmp_path}" in message
@@ -195,11 +182,23 @@ def test_next_step(tmp_path: Path) -> None:
     assert "had been written" in next_step(RunFolder(tmp_path), command)
 
 
-def test_an_evaluation_neither_overwrites_nor_shares_a_folder(config: Config, tmp_path: Path) -> None:
+def test_an_evaluation_neither_overwrites_nor_shares_a_folder(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     cfg = config("model=tiny_bert", of="eval")
-    finished = write(tmp_path / "finished", "metrics.json")
-    with pytest.raises(FinishedRunError, match="already contains a finished run"):
-        evaluate_in(finished, cfg)
+    finished = RunFolder(tmp_path / "finished")
+    finished.path.mkdir()
+    finished.save_config(cfg)
+    finished.save_metrics(RunMetrics({"average": 7.25, "tasks": {"STSB": {"spearman": 7.25}}}))
+    before = finished.metrics_file.read_bytes()
+    with caplog.at_level("INFO"):
+        assert evaluate_in(finished.path, cfg) == 7.25
+    assert (
+        f"finished has finished: average 7.25, STSB 7.25; results in {finished.metrics_file}" in caplog.text
+    )
+    with pytest.raises(ConfigError, match="other values of model"):
+        evaluate_in(finished.path, config("model=minilm", of="eval"))
+    assert finished.metrics_file.read_bytes() == before
     training = tmp_path / "training"
     training.mkdir()
     RunFolder(training).save_config(config(*SHORT_RUN))

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from sts_lightning.cli.main import main
-from sts_lightning.config.trust import check_links
 from sts_lightning.core.errors import CheckpointError, UntrustedError
 from sts_lightning.evaluation.statistics import compare
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.lock import check_links
 from sts_lightning.runs.state import begin_again
 from sts_lightning.sweep.job import result
 from tests.support.run_changes import PLACES

@@ -12,22 +12,20 @@ from sts_lightning.sweep.job import Job
 
 SCRIPT = """
 import contextlib, json, os, pathlib, signal, sys, time
-from sts_lightning.core.errors import FinishedRunError, UserError
+from sts_lightning.core.errors import UserError
 from sts_lightning.runs.lock import locked
 arguments = dict(text.split("=", 1) for text in sys.argv[1:])
-folder = pathlib.Path(arguments.get("resume") or arguments["hydra.run.dir"])
-resumed = "resume" in arguments
-what = (folder / "what").read_text() if resumed else arguments["what"]
+folder, what = pathlib.Path(arguments["hydra.run.dir"]), arguments["what"]
+resumed = (folder / "checkpoints" / "last.ckpt").exists()
 held = contextlib.ExitStack()
 try:
     held.enter_context(locked(folder))
     if (folder / "metrics.json").exists():
-        raise FinishedRunError()
+        sys.exit()
 except UserError as error:
     sys.exit(error.exit_status)
 with (folder / "starts").open("a") as file:
     file.write(f"{resumed} {os.environ.get('CUDA_VISIBLE_DEVICES')} {time.time()}\\n")
-(folder / "what").write_text(what)
 print("working on", what, flush=True)
 if what == "kill":
     os.kill(os.getpid(), signal.SIGKILL)

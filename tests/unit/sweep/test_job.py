@@ -25,7 +25,6 @@ from sts_lightning.sweep.job import (
         (0, False, "failed"),
         (1, False, "failed"),
         (1, True, "failed"),
-        (3, True, "was done"),
         (3, False, "failed"),
         (75, False, "runs elsewhere"),
         (75, True, "runs elsewhere"),

@@ -3,15 +3,15 @@
 ==========================  ===========================================================================
 modules.json, N_*/          the modules of sentence-transformers: pooling, dense layers, normalisation
 config.json, *.safetensors  weights of the backbone, all of them
-adapter_config.json, ...    of an adapter its own weights, and the name of its base; `base/` where that has none
+adapter_config.json, ...    an adapter and the name of its base; `base/` where that has no name
 tokenizer.json, ...         with the template, if a tokenizer can hold it
 sts_lightning.json          `EncodingConfig`, the base, the step, and what the libraries cannot read of it
 training.safetensors        weights that training has and evaluation does not: a loss head, a projection
 ==========================  ===========================================================================
 
-A folder is data: whoever reads it executes nothing in it. sentence-transformers computes the same vectors from
-it wherever its format can say them. Where it cannot, ``modules.json`` names a module that it does not have, so
-that it refuses the folder instead of computing others.
+A folder is data: whoever reads it executes nothing in it. sentence-transformers computes the same vectors
+from it wherever its format can say them. Where it cannot, ``modules.json`` names a module that it does not
+have, so that it refuses the folder instead of computing others.
 """
 
 from __future__ import annotations

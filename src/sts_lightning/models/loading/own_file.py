@@ -91,7 +91,7 @@ def adapter_base(files: ModelFiles) -> str | None:
 
 
 def base_of(files: ModelFiles, own: Own | None) -> tuple[str, Base]:
-    """Return where the weights are that a model folder names instead of holding them, and how they are loaded.
+    """Return where the weights are that a model folder names but does not hold, and how they are loaded.
 
     Raises:
         CheckpointError: The folder names none.

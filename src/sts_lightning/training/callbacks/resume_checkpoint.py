@@ -74,6 +74,21 @@ class RunRecorder(Checkpoint):
         """Restore what `state_dict` returned."""
         self._ended_early = state_dict["ended_early"]
 
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Take a checkpoint of `on_train_end` for one of the evaluation before: a longer run goes on there.
+
+        Lightning would count an epoch without batches, and the last steps of one that was cut as a whole.
+        """
+        loops = checkpoint["loops"]["fit_loop"]
+        epochs = loops["epoch_progress"]
+        if epochs["total"]["completed"] == epochs["total"]["ready"]:
+            for progress in epochs.values():
+                progress["processed"] -= 1
+                progress["completed"] -= 1
+            loops["epoch_loop.state_dict"]["_batches_that_stepped"] -= 1
+
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Let a training that had ended early stay so."""
         trainer.should_stop = trainer.should_stop or self._ended_early
@@ -89,8 +104,15 @@ class RunRecorder(Checkpoint):
 
         Not earlier: Lightning wraps the SIGTERM handlers that are installed before this hook in another
         one, which ends the run without a message.
+
+        The first rate is that of the schedule, which a longer run has stretched since it was saved.
         """
         self.stop.listen()
+        schedulers: list[Any] = [config.scheduler for config in trainer.lr_scheduler_configs]
+        for scheduler in schedulers:
+            rates = zip(scheduler.base_lrs, scheduler.lr_lambdas, strict=True)
+            for group, (base, factor) in zip(scheduler.optimizer.param_groups, rates, strict=True):
+                group["lr"] = base * factor(scheduler.last_epoch)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
