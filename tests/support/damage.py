@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from sts_lightning.runs.folder import RunFolder
-from tests.support.run_entries import edit
 
 
 def change_json(run: RunFolder, change: Callable[[dict[str, Any]], object]) -> None:

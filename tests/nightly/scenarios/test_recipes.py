@@ -136,8 +136,8 @@ def test_the_average_is_what_is_validated_and_kept(config: Config, tmp_path: Pat
         train_in(tmp_path / name, config(*settings, f"trainer.max_steps={steps}", "optim.warmup=0", *extra))
 
     def encoder_weight(run: str) -> torch.Tensor:
-        state = RunFolder(tmp_path / run).read_checkpoint("last")["state_dict"]
-        weight: torch.Tensor = state["encoder.backbone.encoder.layer.0.output.dense.weight"]
+        state = weights(tmp_path / run, "final")
+        weight = state["encoder.backbone.encoder.layer.0.output.dense.weight"]
         return weight
 
     assert losses(tmp_path / "two") == losses(tmp_path / "averaged")  # the average does not train

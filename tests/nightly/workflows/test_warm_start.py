@@ -17,16 +17,17 @@ from tests.nightly.scenarios.test_recipes import overrides
 from tests.runs.test_warm_start import Config
 from tests.support.hub_folder import rows, save
 from tests.support.interruptions import StopAt
+from tests.support.whole_runs import weights
 
 
 def test_a_folder_of_stages_is_its_last_stage(config: Config, tmp_path: Path) -> None:
     both, after = RunFolder(tmp_path / "both"), tmp_path / "after"
     train_in(both.path / "one", config(*overrides("stage2")))
     both.save_stages({"one": both.stage("one").load_config()})
-    end = both.stage("one").read_checkpoint("best")["state_dict"]
+    end = weights(both.stage("one").path)
     short = ["trainer.max_steps=1", "optim.lr=1e-12", "optim.warmup=0", "trainer.max_epochs=-1"]
     train_in(after, config(*overrides("stage2"), f"init_from={both.path}", *short))
-    start = RunFolder(after).read_checkpoint("best")["state_dict"]
+    start = weights(after)
     for name, value in end.items():
         torch.testing.assert_close(start[name], value, atol=1e-9, rtol=0)
     metrics = RunFolder(after).metrics()

@@ -12,8 +12,8 @@ import yaml
 from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.export.card import Base, CardFacts, card_facts, model_card
-from sts_lightning.runs.folder import RunFolder
 from sts_lightning.models.encoding import EncodingConfig
+from sts_lightning.runs.folder import RunFolder
 from tests.support.card_runs import COUNT, SETTINGS, write_run
 from tests.support.hub_server import Hub
 
