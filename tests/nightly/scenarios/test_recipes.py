@@ -137,8 +137,7 @@ def test_the_average_is_what_is_validated_and_kept(config: Config, tmp_path: Pat
 
     def encoder_weight(run: str) -> torch.Tensor:
         state = weights(tmp_path / run, "final")
-        weight = state["encoder.backbone.encoder.layer.0.output.dense.weight"]
-        return weight
+        return state["encoder.backbone.encoder.layer.0.output.dense.weight"]
 
     assert losses(tmp_path / "two") == losses(tmp_path / "averaged")  # the average does not train
     expected = 0.75 * encoder_weight("one") + 0.25 * encoder_weight("two")

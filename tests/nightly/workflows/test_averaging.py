@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import sts_lightning
 from sts_lightning.models.loading.folder import TRAINING

@@ -62,10 +62,10 @@ def test_starting_from_another_model_is_refused(config: Config, tmp_path: Path) 
 def test_starting_from_another_adapter_is_refused(config: Config, tmp_path: Path) -> None:
     small = [*overrides("pcc_stage2"), "evaluation.final=false"]
     train_in(tmp_path / "first", config(*small))
-    for changed, was, given in (("r=4", "'r': 8", "'r': 4"), ("lora_alpha=80", "'lora_alpha': ", "80")):
+    for changed, was, given in (("r=4", "r=8", "4"), ("lora_alpha=80", "lora_alpha=[0-9]+", "80")):
         more = config(*small, f"init_from={tmp_path / 'first'}", f"model.adapter.{changed}")
         with pytest.raises(
-            CheckpointError, match=rf"was trained with another adapter .*{was}.*, not .*{given}"
+            CheckpointError, match=rf"was trained with another adapter \({was}, not {given}\)"
         ):
             train_in(tmp_path / "second", more)
 
@@ -97,11 +97,9 @@ def test_dev_pairs_that_the_start_has_seen_are_told(
     assert ("has trained on dev pairs of this run" in caplog.text) == warned
 
 
-def test_a_start_that_has_not_finished_is_named(
-    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_start_that_has_not_finished_is_named(config: Config, tmp_path: Path) -> None:
     short = [*SHORT_RUN, "evaluation.final=false"]
     with pytest.raises(InterruptedRunError):
         train_in(tmp_path / "cut", config(*short), callbacks=[StopAt(3)])
-    train_in(tmp_path / "next", config(*short, f"init_from={tmp_path / 'cut'}", "trainer.init=final"))
-    assert "has not finished; resume=" in caplog.text
+    with pytest.raises(CheckpointError, match="has not finished; resume="):
+        train_in(tmp_path / "next", config(*short, f"init_from={tmp_path / 'cut'}", "trainer.init=final"))

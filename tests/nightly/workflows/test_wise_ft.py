@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import sts_lightning
 from sts_lightning.runs.folder import RunFolder
