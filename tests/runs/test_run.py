@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import shutil
@@ -9,23 +10,47 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.utils.deterministic
+from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 import sts_lightning
+from sts_lightning.cli.main import main
+from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import CheckpointError, ConfigError
+from sts_lightning.evaluation.score import score
+from sts_lightning.models.loading import folder
+from sts_lightning.models.loading.hub import OWN_FILE
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import read_history
+from sts_lightning.runs.metrics import RunMetrics
+from sts_lightning.runs.predictions import load_predictions
+from sts_lightning.training.assembly import make_data
+from sts_lightning.workflows import report
+from sts_lightning.workflows.average import average_runs
 from sts_lightning.workflows.command import train_in
-from tests.conftest import ROOT, SHORT_RUN
-from tests.support.run_entries import train_py
+from sts_lightning.workflows.evaluate import evaluate_in
+from tests.conftest import CONF, ROOT, SHORT_RUN
+from tests.support.run_entries import edit, train_py
 from tests.support.whole_runs import EPOCHS, metrics, same_results, weights
 
 Config = Callable[..., DictConfig]
+
+
+@pytest.fixture(scope="module")
+def ema(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose weights are averages, with those of several steps."""
+    run = tmp_path_factory.mktemp("ema") / "run"
+    short = ["trainer.max_epochs=-1", "trainer.max_steps=6", "trainer.val_every=2", "trainer.keep_every=2"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        train_in(run, compose("train", [*SHORT_RUN, *short, "callbacks=ema", "optim.lr=1e-3", "name=test"]))
+    return run
 
 
 def test_run_folder_holds_everything(uninterrupted: Path) -> None:
@@ -176,3 +201,162 @@ def test_a_command_on_the_cpu_hides_the_card_from_libraries(tmp_path: Path) -> N
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert metrics(tmp_path)["steps"] == 2
+
+
+def recorded(run: Path) -> np.ndarray:
+    """Cosines of the test pairs as the encoder of the report computed them."""
+    ((cosines, _),) = load_predictions(RunFolder(run)).values()
+    return np.asarray(cosines)
+
+
+def computed_again(run: Path, step: int | None = None) -> np.ndarray:
+    cfg = check_config(RunFolder(run).load_config())
+    data = make_data(cfg)
+    data.setup()
+    found = score(sts_lightning.load(run, step), data, cfg.evaluation).test_cosines
+    return np.concatenate(found)
+
+
+def test_the_model_of_a_run_is_the_one_that_was_scored(uninterrupted: Path, ema: Path) -> None:
+    for run in (uninterrupted, ema):
+        assert np.array_equal(computed_again(run), recorded(run))
+    selected = metrics(ema)["best_step"]
+    assert selected > 0
+    for step in RunFolder(ema).kept_steps():
+        assert np.array_equal(computed_again(ema, step), recorded(ema)) == (step == selected)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["model=tiny_llama", "prompt=eol", "+model.adapter={_target_: peft.LoraConfig, r: 4}"],
+        ["trainer.wise_ft=[0.5]", "optim.lr=2e-2"],
+    ],
+)
+def test_the_model_of_other_runs_is_the_one_that_was_scored(
+    overrides: list[str], config: Config, tmp_path: Path
+) -> None:
+    train_in(tmp_path / "run", config(*SHORT_RUN, "trainer.max_steps=4", "optim.lr=1e-3", *overrides))
+    assert np.array_equal(computed_again(tmp_path / "run"), recorded(tmp_path / "run"))
+    if "wise_ft" in overrides[0]:
+        assert metrics(tmp_path / "run")["wise_ft"]["share"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("function", "lost", "error"),
+    [
+        ("plot_curves", "plots", RuntimeError("latex could\nnot be found")),
+        ("write_page", "report.html", OSError("disk full")),
+        ("imread", "the entries of TensorBoardLogger", KeyError("key")),
+    ],
+)
+def test_what_shows_the_results_cannot_lose_them(
+    function: str,
+    lost: str,
+    error: Exception,
+    config: Config,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run, save = RunFolder(tmp_path / "run"), RunFolder.save_metrics
+
+    def saving(folder: RunFolder, results: RunMetrics) -> None:
+        assert (run.model() / OWN_FILE).is_file()
+        save(folder, results)
+
+    def broken(*arguments: Any) -> None:
+        assert run.finished
+        raise error
+
+    monkeypatch.setattr(RunFolder, "save_metrics", saving)
+    monkeypatch.setattr(report, function, broken)
+    train_in(run.path, config(*SHORT_RUN, "trainer.max_epochs=-1", "trainer.max_steps=2"))
+    assert np.array_equal(computed_again(run.path), recorded(run.path))
+    assert metrics(run.path)["best_step"] > 0
+    message = " ".join(str(error).split())
+    assert f"WARNING: {lost} could not be made ({type(error).__name__}: {message})" in caplog.text
+
+
+def test_a_full_disk_when_the_model_is_written(
+    uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file that is written last does not fit; the model appears when the run is resumed."""
+
+    def full(path: Path, content: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    run = RunFolder(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "write_json", full)
+        with pytest.raises(OSError, match="No space left"):
+            train_in(run.path, config(*EPOCHS))
+    assert run.state == "interrupted"
+    assert {path.name for path in run.path.iterdir()}.isdisjoint({"model", "metrics.json"})
+    train_in(run.path, run.load_config(), resume=True)
+    same_results(uninterrupted, run.path)
+    assert [path.name for path in run.path.glob(".*")] == [".lock"]
+
+
+def test_a_finished_run_is_data(
+    ema: Path,
+    config: Config,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """No class that its configuration names is built by anything but resuming."""
+    monkeypatch.setattr(os, "system", lambda *arguments, **settings: os._exit(7))
+    run, selected = Path(shutil.copytree(ema, tmp_path / "run")), metrics(ema)["best_step"]
+
+    def replaced(node: Any) -> Any:
+        if not isinstance(node, dict):
+            return node
+        return {key: "os.system" if key == "_target_" else replaced(value) for key, value in node.items()}
+
+    edit(
+        run / "config.yaml",
+        lambda cfg: cfg.update({group: replaced(cfg[group]) for group in ("model", "loss", "callbacks")}),
+    )
+    assert (run / "config.yaml").read_text().count("os.system") == 3
+    pairs = tmp_path / "pairs.csv"
+    lines = [f"a {word} ran,the {word} sat,{n}" for n, word in enumerate(("dog", "cat", "boy", "farmer"))]
+    pairs.write_text("sentence1,sentence2,score\n" + "\n".join(lines))
+    scores = [
+        evaluate_in(
+            tmp_path / f"eval {source.parent.name}",
+            config(f"ckpt={source}", f"step={selected}", f"test={pairs}", "accelerator=cpu", of="eval"),
+        )
+        for source in (ema, run)
+    ]
+    assert scores[0] == scores[1]
+    assert {path.name for path in run.glob("checkpoints/*")} == {
+        path.name for path in ema.glob("checkpoints/*")
+    }
+    capsys.readouterr()
+    printed = []
+    for source in (ema, run):
+        main(["score", str(source), str(pairs)])
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    mined = ["--columns", "sentence1", "sentence2", "--relative-margin", "0", "--max-score", "1"]
+    main(
+        [
+            "data",
+            "mine",
+            str(run),
+            str(pairs),
+            "--to",
+            str(tmp_path / "mined.csv"),
+            "--negatives",
+            "1",
+            *mined,
+        ]
+    )
+    assert (tmp_path / "mined.csv").is_file()
+    train_in(tmp_path / "next", config(*SHORT_RUN, "trainer.max_steps=1", f"init_from={run}"))
+    assert metrics(tmp_path / "next")["dev_untuned"] == pytest.approx(
+        metrics(ema)["dev"]["spearman"], abs=1e-2
+    )
+    with pytest.raises(CheckpointError, match=r"os\.system"):
+        average_runs([run], tmp_path / "average")

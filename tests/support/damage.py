@@ -69,7 +69,11 @@ DAMAGE: dict[str, tuple[str, str, Callable[[RunFolder], object]]] = {
         "has 1 of ",
         lambda run: change_weights(run, lambda weights: weights[WEIGHT].view(-1)[3].fill_(torch.nan)),
     ),
-    "a missing weight": ("model", "lacks 1 weights of", lambda run: change_weights(run, lambda weights: weights.pop(WEIGHT))),
+    "a missing weight": (
+        "model",
+        "lacks 1 weights of",
+        lambda run: change_weights(run, lambda weights: weights.pop(WEIGHT)),
+    ),
     "another shape": (
         "model",
         "cannot load",

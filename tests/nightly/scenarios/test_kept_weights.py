@@ -10,17 +10,16 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from sts_lightning.config.trust import NOTHING
 from sts_lightning.core.errors import CheckpointError, ConfigError, InterruptedRunError
 from sts_lightning.evaluation.suites import Suite
-from sts_lightning.models.loading.run import load_from
+from sts_lightning.models.loading.run import load
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import evaluate
 from sts_lightning.workflows.command import train_in
 from tests.nightly.scenarios.test_resume import StopAt
 from tests.support.recipes import STEPS
 from tests.support.run_entries import composed
-from tests.support.whole_runs import same_results
+from tests.support.whole_runs import same_results, weights
 
 Config = Callable[..., DictConfig]
 
@@ -40,21 +39,18 @@ def test_kept_weights_and_dropout_views(tmp_path: Path, config: Config) -> None:
             if not name.endswith("per_second"):
                 assert history[row["step"]][name] == value, name
     assert history[0]["rank/dropout_alignment"] > -20  # 1 / temperature, where both views are equal
-    last, kept = run.read_checkpoint("last"), run.read_checkpoint(4)
-    assert kept.keys().isdisjoint({"optimizer_states", "lr_schedulers", "callbacks"})
-    assert kept["global_step"] == 4
-    for name, value in kept["state_dict"].items():
-        assert torch.equal(value, last["state_dict"][name]), name
+    last = weights(more, "final")
+    for name, value in weights(more, 4).items():
+        assert torch.equal(value, last[name]), name
     _evaluate_by_step(run, tmp_path)
 
 
 def _evaluate_by_step(run: RunFolder, tmp_path: Path) -> None:
-    cfg = run.load_config(NOTHING)
     texts = ["a b c", "d e"]
-    vectors = [load_from(run, cfg, step=step).eval().encode(texts) for step in (0, 4)]
+    vectors = [load(run.path, step).encode(texts) for step in (0, 4)]
     assert not np.allclose(*vectors)
     with pytest.raises(CheckpointError, match="0, 2, 4"):
-        load_from(run, cfg, step=3)
+        load(run.path, 3)
     seen: list[np.ndarray] = []
 
     def score(encoder: object, folder: Path) -> tuple[dict[str, object], dict[str, float]]:
@@ -89,9 +85,7 @@ def test_training_is_the_same_with_dropout_views_and_without(tmp_path: Path, con
     losses = [[row.get("train/loss") for row in history] for history in rows]
     assert losses[0] == losses[1]
     assert any(losses[0])
-    states = [
-        RunFolder(tmp_path / name).read_checkpoint("last")["state_dict"] for name in ("none", "dropout")
-    ]
+    states = [weights(tmp_path / name, "final") for name in ("none", "dropout")]
     for name, value in states[0].items():
         assert torch.equal(value, states[1][name]), name
 
@@ -107,6 +101,6 @@ def test_a_resumed_run_keeps_the_same_weights_and_views(tmp_path: Path, config: 
     same_results(whole.path, cut.path)  # the columns of the views too
     assert cut.kept_steps() == whole.kept_steps() == [0, 1, 2, 3, 4]
     for step in whole.kept_steps():
-        states = [run.read_checkpoint(step)["state_dict"] for run in (whole, cut)]
+        states = [weights(run.path, step) for run in (whole, cut)]
         for name, value in states[0].items():
             assert torch.equal(value, states[1][name]), (step, name)

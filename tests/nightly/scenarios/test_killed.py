@@ -140,6 +140,7 @@ def test_killed_right_after_a_checkpoint(
     same_results(uninterrupted, run)
 
 
+@pytest.mark.usefixtures("keeps_state")
 def test_killed_in_the_final_evaluation(
     uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,9 +136,8 @@ def test_the_average_is_what_is_validated_and_kept(config: Config, tmp_path: Pat
         train_in(tmp_path / name, config(*settings, f"trainer.max_steps={steps}", "optim.warmup=0", *extra))
 
     def encoder_weight(run: str) -> torch.Tensor:
-        state = RunFolder(tmp_path / run).read_checkpoint("last")["state_dict"]
-        weight: torch.Tensor = state["encoder.backbone.encoder.layer.0.output.dense.weight"]
-        return weight
+        state = weights(tmp_path / run, "final")
+        return state["encoder.backbone.encoder.layer.0.output.dense.weight"]
 
     assert losses(tmp_path / "two") == losses(tmp_path / "averaged")  # the average does not train
     expected = 0.75 * encoder_weight("one") + 0.25 * encoder_weight("two")

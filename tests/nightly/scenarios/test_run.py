@@ -59,21 +59,8 @@ def test_no_step_reads_memory_that_nothing_has_written(
 def test_broken_run_folders(uninterrupted: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(CheckpointError, match="is not a run folder: it has no config"):
         sts_lightning.load(tmp_path)
-    (tmp_path / "config.yaml").write_text("just: yaml\n")
-    with pytest.raises(CheckpointError, match="is not the configuration of a run"):
-        sts_lightning.load(tmp_path)
     (tmp_path / "config.yaml").write_bytes((uninterrupted / "config.yaml").read_bytes())
     with pytest.raises(CheckpointError, match="does not exist"):
-        sts_lightning.load(tmp_path)
-    text = (tmp_path / "config.yaml").read_text()
-    (tmp_path / "config.yaml").write_text(text.replace("hidden_size", "hidden_sise"))
-    with pytest.raises(CheckpointError, match="does not exist"):
-        sts_lightning.load(tmp_path)
-    assert "model.hidden_sise is left out" in caplog.text
-    (tmp_path / "config.yaml").write_text(text)
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "best.ckpt").write_bytes(b"half a file")
-    with pytest.raises(CheckpointError, match="is not a readable checkpoint"):
         sts_lightning.load(tmp_path)
 
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.config.trust import NOTHING
 from sts_lightning.core.errors import InterruptedRunError
-from sts_lightning.models.loading.run import load, load_from
+from sts_lightning.models.loading.run import load
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
@@ -48,7 +47,7 @@ def test_a_harmful_run_keeps_the_untuned_weights(
     assert metrics.dev is not None
     assert metrics.dev["spearman"] == pytest.approx(metrics.details["dev_untuned"], abs=1e-3)
     texts = ["abc", "bcd e"]
-    start = load_from(RunFolder(usual), RunFolder(usual).load_config(NOTHING), step=0).eval().encode(texts)
+    start = load(usual, step=0).encode(texts)
     np.testing.assert_allclose(load(untuned).encode(texts), start, atol=1e-6)
 
 

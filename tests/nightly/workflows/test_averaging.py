@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import sts_lightning
-from sts_lightning.config.trust import NOTHING
+from sts_lightning.models.loading.folder import TRAINING
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.average import average_runs
@@ -70,7 +71,7 @@ def test_a_stage_that_parents_share_costs_once(tmp_path: Path) -> None:
 def test_the_folder_is_that_of_a_finished_run(runs: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "mean"
     average_runs(runs[:2], folder, [0.5])
-    checks = list(verify(RunFolder(folder), NOTHING))
+    checks = list(verify(RunFolder(folder)))
     assert {check.outcome for check in checks} == {"ok"}, checks
     assert RunFolder(folder).finished
     vectors = sts_lightning.load(folder).encode(["The boy hid a rug .", "A farmer ."])
@@ -118,10 +119,8 @@ def test_the_start_is_that_of_init_from(runs: list[Path], tmp_path: Path) -> Non
 def test_heads_are_averaged_if_all_runs_have_the_same(tmp_path: Path) -> None:
     folders = [write_run(tmp_path / name, 0.01, seed) for seed, name in enumerate("abc")]
     for folder, shape in zip(folders, (3, 3, 4), strict=True):
-        path = RunFolder(folder).checkpoint("best")
-        checkpoint = torch.load(path, weights_only=True)
-        checkpoint["state_dict"]["loss.head.weight"] = torch.full((1, shape), float(len(folder.name) + shape))
-        torch.save(checkpoint, path)
+        head = torch.full((1, shape), float(len(folder.name) + shape))
+        save_file({"loss.head.weight": head}, folder / "model" / TRAINING)
     average_runs(folders[:2], tmp_path / "same")
     assert weights(tmp_path / "same")["loss.head.weight"].tolist() == [[4.0] * 3]
     average_runs(folders, tmp_path / "other")

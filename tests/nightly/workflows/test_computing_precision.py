@@ -36,8 +36,7 @@ def test_a_run_in_bfloat16_computes_in_float32_where_that_is_faster(
     assert rounded.precision == "bf16-true"
     multiplies_bfloat16(monkeypatch, False)
     evaluated = config(f"ckpt={tmp_path}", of="eval")
-    run = RunFolder(tmp_path)
-    for encoder in (load(tmp_path), load_evaluated(evaluated, "cpu", run, run.load_config())):
+    for encoder in (load(tmp_path), load_evaluated(evaluated, "cpu")):
         assert encoder.precision == "32-true"
         layers = [m for m in encoder.modules() if hasattr(m, "compute_dtype")]
         assert len(layers) == (14 if quantization == "4bit" else 0)

@@ -44,8 +44,8 @@ def test_stages_are_started_again_and_resumed_as_a_whole(
 
     save = RunFolder.save_config
 
-    def stop_second(run: RunFolder, cfg: DictConfig) -> None:
-        save(run, cfg)
+    def stop_second(run: RunFolder, cfg: DictConfig, *files: Any) -> None:
+        save(run, cfg, *files)
         if run.path.name == "two":
             signal.raise_signal(signal.SIGTERM)
 

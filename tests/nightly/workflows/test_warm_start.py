@@ -17,16 +17,17 @@ from tests.nightly.scenarios.test_recipes import overrides
 from tests.runs.test_warm_start import Config
 from tests.support.hub_folder import rows, save
 from tests.support.interruptions import StopAt
+from tests.support.whole_runs import weights
 
 
 def test_a_folder_of_stages_is_its_last_stage(config: Config, tmp_path: Path) -> None:
     both, after = RunFolder(tmp_path / "both"), tmp_path / "after"
     train_in(both.path / "one", config(*overrides("stage2")))
     both.save_stages({"one": both.stage("one").load_config()})
-    end = both.stage("one").read_checkpoint("best")["state_dict"]
+    end = weights(both.stage("one").path)
     short = ["trainer.max_steps=1", "optim.lr=1e-12", "optim.warmup=0", "trainer.max_epochs=-1"]
     train_in(after, config(*overrides("stage2"), f"init_from={both.path}", *short))
-    start = RunFolder(after).read_checkpoint("best")["state_dict"]
+    start = weights(after)
     for name, value in end.items():
         torch.testing.assert_close(start[name], value, atol=1e-9, rtol=0)
     metrics = RunFolder(after).metrics()
@@ -61,10 +62,10 @@ def test_starting_from_another_model_is_refused(config: Config, tmp_path: Path) 
 def test_starting_from_another_adapter_is_refused(config: Config, tmp_path: Path) -> None:
     small = [*overrides("pcc_stage2"), "evaluation.final=false"]
     train_in(tmp_path / "first", config(*small))
-    for changed, was, given in (("r=4", "'r': 8", "'r': 4"), ("lora_alpha=80", "'lora_alpha': ", "80")):
+    for changed, was, given in (("r=4", "r=8", "4"), ("lora_alpha=80", "lora_alpha=[0-9]+", "80")):
         more = config(*small, f"init_from={tmp_path / 'first'}", f"model.adapter.{changed}")
         with pytest.raises(
-            CheckpointError, match=rf"was trained with another adapter .*{was}.*, not .*{given}"
+            CheckpointError, match=rf"was trained with another adapter \({was}, not {given}\)"
         ):
             train_in(tmp_path / "second", more)
 
@@ -96,11 +97,9 @@ def test_dev_pairs_that_the_start_has_seen_are_told(
     assert ("has trained on dev pairs of this run" in caplog.text) == warned
 
 
-def test_a_start_that_has_not_finished_is_named(
-    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_start_that_has_not_finished_is_named(config: Config, tmp_path: Path) -> None:
     short = [*SHORT_RUN, "evaluation.final=false"]
     with pytest.raises(InterruptedRunError):
         train_in(tmp_path / "cut", config(*short), callbacks=[StopAt(3)])
-    train_in(tmp_path / "next", config(*short, f"init_from={tmp_path / 'cut'}", "trainer.init=final"))
-    assert "has not finished; resume=" in caplog.text
+    with pytest.raises(CheckpointError, match="has not finished; resume="):
+        train_in(tmp_path / "next", config(*short, f"init_from={tmp_path / 'cut'}", "trainer.init=final"))

@@ -37,7 +37,7 @@ from sts_lightning.models.architectures.jina import JinaBertModel
 from sts_lightning.models.architectures.static_embeddings import KnownWords, StaticModel
 from sts_lightning.models.encoder import Base, SentenceEncoder
 from sts_lightning.models.encoding import EncodingConfig
-from sts_lightning.models.loading.adapters import load_adapter
+from sts_lightning.models.loading.adapters import adapter_settings, load_adapter
 from sts_lightning.models.loading.backbone import check_finite, check_weights, load_backbone, restrain_library
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles
 from sts_lightning.models.loading.own_file import BASE, read_own
@@ -48,6 +48,9 @@ from sts_lightning.models.text.tokenizer_files import save_tokenizer, save_with_
 
 TRAINING = "training.safetensors"
 """File of the weights that training has and evaluation does not."""
+
+SCALE = ("r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern")
+"""Settings of LoRA that decide the factor of its weights."""
 
 THEIRS = "sentence_transformers.models"
 """Where all versions of sentence-transformers have the modules."""
@@ -116,6 +119,15 @@ def load_weights(encoder: SentenceEncoder, folder: Path) -> dict[str, Tensor]:
     if adapted != (folder / SETTINGS).is_file():
         has = "no adapter" if adapted else "an adapter"
         raise CheckpointError(f"{folder} was trained with {has}; leave model.adapter as it was.")
+    if adapted:  # weights of the same shapes mean others under another scale
+        stored, new = adapter_settings(folder), encoder.backbone.peft_config["default"]
+        for name in SCALE:
+            was, given = getattr(stored, name, None), getattr(new, name, None)
+            if was != given:
+                raise CheckpointError(
+                    f"{folder} was trained with another adapter ({name}={was}, not {given}); "
+                    "leave model.adapter as it was."
+                )
     with torch.random.fork_rng(devices=[]):  # the library may draw weights before it reads them
         if adapted:
             load_adapter(encoder.backbone, folder)
