@@ -83,7 +83,7 @@ def test_sentence_transformers_computes_the_same(name: str, tmp_path: Path) -> N
 def test_sentence_transformers_refuses_what_it_cannot_say(name: str, tmp_path: Path) -> None:
     library = pytest.importorskip("sentence_transformers")
     write_model(tiny_bert(**SHORT, **UNSAYABLE[name]), tmp_path / "model")
-    with pytest.raises(ValueError, match="sts_lightning.load"):
+    with pytest.raises(ValueError, match=r"sts_lightning\.load"):
         library.SentenceTransformer(str(tmp_path / "model"), device="cpu", local_files_only=True)
     assert json.loads((tmp_path / "model/sts_lightning.json").read_text())["refused"]
 
@@ -102,7 +102,9 @@ def test_an_adapter_is_stored_without_its_base(adapter: Any, named: bool, tmp_pa
     for key, weight in encoder.named_parameters():
         if weight.requires_grad:
             with torch.no_grad():
-                weight.add_(0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(len(key))))
+                weight.add_(
+                    0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(len(key)))
+                )
     write_model(encoder, tmp_path / "model", step=3)
     assert (tmp_path / "model/base").is_dir() is not named
     assert not (tmp_path / "model/model.safetensors").exists()
