@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
+from sts_lightning.models.loading.run import model_folder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import read_history
 from tests.conftest import SHORT_RUN
@@ -45,8 +47,9 @@ def metrics(run: Path) -> dict[str, Any]:
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
-    state: dict[str, torch.Tensor] = RunFolder(run).read_checkpoint("best")["state_dict"]
-    return state
+    """All tensors in the model folder of a run."""
+    files = sorted(model_folder(RunFolder(run)).rglob("*.safetensors"))
+    return {f"{file.name}: {key}": value for file in files for key, value in load_file(file).items()}
 
 
 def same_results(one: Path, two: Path) -> None:

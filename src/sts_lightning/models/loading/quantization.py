@@ -111,6 +111,15 @@ def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
         if is_quantised(module) and getattr(module, "source_cls", None) is Conv1D
     ]
     backbone = backbone.dequantize()
+    if conversions := getattr(backbone, "_weight_conversions", None):
+        # Of weights that were stored quantised; the library cannot undo them when it saves the values.
+        backbone._weight_conversions = [
+            conversion
+            for conversion in conversions
+            if not any(
+                type(step).__name__.startswith("Bnb") for step in getattr(conversion, "operations", ())
+            )
+        ]
     for name in turned:
         linear: Any = backbone.get_submodule(name)
         layer = Conv1D(linear.out_features, linear.in_features)
