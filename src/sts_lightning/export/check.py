@@ -25,7 +25,7 @@ from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.loading.hub import ModelFiles
 from sts_lightning.models.loading.pipeline import tolerance_of
 from sts_lightning.models.pooling import pool
-from sts_lightning.models.text.template import SLOT
+from sts_lightning.models.text.template import BARE, SLOT, set_post_processor
 from sts_lightning.models.text.tokenizer import SentenceTokenizer
 from sts_lightning.runs.folder import RunFolder
 
@@ -56,8 +56,8 @@ LONG, LONGEST = "The hills are green. ", 512
 Vectors = Callable[[Sequence[str], Role | None], np.ndarray]
 """Map from texts and their role to vectors, (N, D)."""
 
-Reader = Callable[[Path, EncodingConfig, bool], Vectors]
-"""Map from an exported folder, its settings, and whether code of the model may be run, to its vectors."""
+Reader = Callable[[Path, EncodingConfig, bool, torch.dtype], Vectors]
+"""Map from a folder, its settings, whether code of the model may be run, and the run's dtype, to vectors."""
 
 
 class NotReadableHereError(Exception):
@@ -72,11 +72,13 @@ class Expected:
         texts: Texts by role; without prompts by role all have none.
         vectors: Their vectors, (N, D).
         tolerance: Largest difference of a value, as a fraction of the vector's length.
+        dtype: dtype of the run's weights.
     """
 
     texts: Mapping[Role | None, Sequence[str]]
     vectors: Mapping[Role | None, np.ndarray]
     tolerance: float
+    dtype: torch.dtype
 
 
 def texts_of(run: RunFolder) -> tuple[list[str], list[str]]:
@@ -127,7 +129,7 @@ def expect(
         encoder.config = replace(encoder.config, projection="none", denoise_evaluation=False)
     vectors = {role: encoder.encode(some, prompt=role) for role, some in texts.items()}
     encoder.config, encoder.tells_truncation = kept
-    return Expected(texts, vectors, tolerance_of(encoder))
+    return Expected(texts, vectors, tolerance_of(encoder), encoder.backbone.dtype)
 
 
 def check(
@@ -155,7 +157,7 @@ def check(
     """
     library, read = READERS[format_]
     try:
-        vectors = read(folder, config, trust_remote_code)
+        vectors = read(folder, config, trust_remote_code, expected.dtype)
         found = {role: vectors(texts, role) for role, texts in expected.texts.items()}
     except (ImportError, NotReadableHereError) as error:
         log.warning("WARNING: the export was not compared with the run in %s: %s", library, error)
@@ -196,7 +198,9 @@ def _differs(library: str, how: str, text: str, role: Role | None) -> Checkpoint
     )
 
 
-def _in_sentence_transformers(folder: Path, config: EncodingConfig, trust_remote_code: bool) -> Vectors:
+def _in_sentence_transformers(
+    folder: Path, config: EncodingConfig, trust_remote_code: bool, dtype: torch.dtype
+) -> Vectors:
     from sentence_transformers import SentenceTransformer
 
     own_code = any(folder.glob("*.py"))  # of this project, or of a model whose code has been run already
@@ -215,19 +219,21 @@ def _in_sentence_transformers(folder: Path, config: EncodingConfig, trust_remote
     return vectors
 
 
-def _in_transformers(folder: Path, config: EncodingConfig, trust_remote_code: bool) -> Vectors:
+def _in_transformers(
+    folder: Path, config: EncodingConfig, trust_remote_code: bool, dtype: torch.dtype
+) -> Vectors:
     model = _load_bare(str(folder), trust_remote_code)
     return _pooled(model, model, folder, config)
 
 
-def _in_peft(folder: Path, config: EncodingConfig, trust_remote_code: bool) -> Vectors:
+def _in_peft(folder: Path, config: EncodingConfig, trust_remote_code: bool, dtype: torch.dtype) -> Vectors:
     from peft import PeftConfig, PeftModel
 
     adapter = PeftConfig.from_pretrained(str(folder))
     base = str(adapter.base_model_name_or_path)
     try:
         files = ModelFiles(f"{base}@{adapter.revision}" if adapter.revision else base)
-        bare = _load_bare(files.source, trust_remote_code, **files.options)
+        bare = _load_bare(files.source, trust_remote_code, dtype=dtype, **files.options)
     except Exception as error:  # whatever another library raises; the adapter itself may be fine
         if is_out_of_memory(error):
             raise
@@ -264,6 +270,8 @@ def _pooled(model: Any, bare: Any, folder: Path, config: EncodingConfig) -> Vect
 
         make_bidirectional(bare, config.bidirectional_layers)
     tokenizer = AutoTokenizer.from_pretrained(folder)
+    if (without := tokenizer.init_kwargs.pop(BARE, None)) is not None:  # the settings have the template too
+        set_post_processor(tokenizer, without)
     tokenizer.padding_side = "right"
     rows = SentenceTokenizer(tokenizer, config)
     length = config.evaluation_length
@@ -293,7 +301,9 @@ def _pooled(model: Any, bare: Any, folder: Path, config: EncodingConfig) -> Vect
     return vectors
 
 
-def _in_onnxruntime(folder: Path, config: EncodingConfig, trust_remote_code: bool) -> Vectors:
+def _in_onnxruntime(
+    folder: Path, config: EncodingConfig, trust_remote_code: bool, dtype: torch.dtype
+) -> Vectors:
     import onnxruntime
     from tokenizers import Tokenizer
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from safetensors import SafetensorError
 
 from sts_lightning.core.choices import ExportFormat
-from sts_lightning.core.errors import CheckpointError, StorageError
+from sts_lightning.core.errors import CheckpointError, ConfigError, StorageError
 from sts_lightning.core.files import check_new_folder, new_folder
 from sts_lightning.export.check import check, expect, texts_of
 from sts_lightning.export.merged import write_merged
@@ -71,6 +71,11 @@ def export(
     encoder = load(
         source.path, trust_remote_code=trust_remote_code, quantization="none" if original else None
     )
+    if original and getattr(encoder.plain_backbone, "is_quantized", False):
+        raise ConfigError(
+            f"--base original: {run} has no name of a base whose weights are not quantised.",
+            hint="Leave it out: the weights of the training are exported.",
+        )
     if encoder.config.projection == "always" and format_ == "merged":
         log.warning(
             "--format merged writes the model without the dense layers on top (model.projection=always), so "

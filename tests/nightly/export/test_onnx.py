@@ -16,7 +16,6 @@ from torch import Tensor
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.export import onnx
 from sts_lightning.export.check import DOCUMENTS, QUERIES, check, expect
-from sts_lightning.export.export import settings_of
 from sts_lightning.export.onnx import write_onnx
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
@@ -68,4 +67,4 @@ def test_another_vector_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     expected = expect(encoder, QUERIES, DOCUMENTS, "onnx")
     write_onnx(encoder, tmp_path)
     with pytest.raises(CheckpointError, match="in onnxruntime are not those of the run"):
-        check(tmp_path, "onnx", settings_of(encoder), expected)
+        check(tmp_path, "onnx", encoder.config, expected)

@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from sentence_transformers import SentenceTransformer
 
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.export.export import export
+from sts_lightning.testing.tiny_decoders import tiny_mistral
 from tests.support.exports import DECODER, Config, trained
 
 
@@ -29,7 +32,14 @@ def test_the_exported_code_needs_nothing_of_this_project(config: Config, tmp_pat
 
 
 def test_the_original_base_gives_other_vectors(config: Config, tmp_path: Path) -> None:
-    encoder = trained(tmp_path / "run", config, *DECODER, "model.quantization=4bit")
+    unnamed, base = tiny_mistral(hidden_size=64), tmp_path / "base"
+    unnamed.plain_backbone.save_pretrained(base)
+    unnamed.tokenizer.tokenizer.save_pretrained(base)
+    named = ["model=mistral7b", f"model.name={base}", "prompt=eol", "model.dtype=float32", "trainer=cpu"]
+    encoder = trained(tmp_path / "run", config, *named)
     export(tmp_path / "run", tmp_path / "out", "sentence-transformers", "original")
     model = SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert abs(model.encode(["x"]) - encoder.encode(["x"])).max() > 1e-2
+    trained(tmp_path / "quantised", config, *DECODER, "model.quantization=4bit")
+    with pytest.raises(ConfigError, match="has no name of a base"):
+        export(tmp_path / "quantised", tmp_path / "again", "merged", "original")

@@ -18,7 +18,8 @@ import sts_lightning
 from sts_lightning.core.errors import ConfigError, InterruptedRunError
 from sts_lightning.export.export import export
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading.run import load_from, load_part
+from sts_lightning.models.loading.folder import load_weights
+from sts_lightning.models.loading.run import model_folder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.tiny_decoders import write_mistral
 from sts_lightning.workflows.command import train_in
@@ -99,9 +100,9 @@ def test_a_run_loads_and_merges_as_it_was_trained(
     train_in(run.path, config(*overrides(base, VARIANTS[variant])), callbacks=[end])
     assert np.isfinite(end.loss)
     torch.manual_seed(1)  # not that of the run
-    encoder = load_from(run, run.load_config()).eval()
+    encoder = sts_lightning.load(run.path)
     best = encoder.encode(TEXTS)
-    load_part(encoder, "encoder.", run.read_checkpoint("last"), run.checkpoint("last"))
+    load_weights(encoder, model_folder(run, "final"))
     np.testing.assert_array_equal(encoder.encode(TEXTS), end.vectors)
     export(run.path, tmp_path / "merged", "merged")
     merged = AutoModel.from_pretrained(tmp_path / "merged")

@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Model
 
 import sts_lightning
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.export.export import export, settings_of
+from sts_lightning.export.export import export
 from sts_lightning.export.merged import write_merged
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.hub import OWN_FILE, packaged_copy
@@ -294,17 +295,16 @@ def test_a_setting_takes_precedence_over_the_pipeline(tmp_path: Path) -> None:
         max_length=20,
         limit=30,
     ).eval()
-    assert (encoder.pooling, encoder.dimension, encoder.normalize) == ("cls", 32, False)
+    assert (encoder.config.pooling, encoder.dimension, encoder.config.normalize) == ("cls", 32, False)
     assert (encoder.tokenizer.max_length, encoder.tokenizer.limit) == (20, 30)
     hidden = library[0].model(**library.tokenizer(["a dog"], return_tensors="pt")).last_hidden_state[0, 0]
     np.testing.assert_allclose(encoder.encode(["a dog"])[0], hidden.detach().numpy(), atol=1e-5)
 
 
-def test_the_layer_of_an_export_may_be_another_one(tmp_path: Path) -> None:
+def test_an_export_of_0_3_with_another_layer(tmp_path: Path) -> None:
     folder = write(tiny("bert"), tmp_path)
     (Path(folder) / "sts_lightning.json").write_text('{"pooling": "mean", "layer": -2, "max_length": 64}')
-    assert from_pipeline(folder).layer == -2
-    assert from_pipeline(folder, layer=-1).layer == -1
+    assert from_pipeline(folder).config.layer == -2
     with pytest.raises(ValueError, match="max_length must be at least 3, got 0"):
         from_pipeline(folder, max_length=0)
 
@@ -407,13 +407,13 @@ EXPORTED: dict[str, Any] = {"pooling": "last_token", "template": "it : {sentence
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"projection": "always"}, ConfigError, "projection=always"),
-        ({"denoise_evaluation": True}, ConfigError, "denoise_evaluation=true"),
-        ({"pooling": "max"}, CheckpointError, "pooling: Input should be .*got 'max'"),
+        ({"projection": "always"}, ConfigError, "with projection, which it does not hold"),
+        ({"denoise_evaluation": True}, ConfigError, "with denoise_evaluation, which it does not hold"),
+        ({"pooling": "max"}, CheckpointError, "pooling: Input should be .*got max"),
         ({"text_edit": "lower"}, CheckpointError, "text_edit: Input should be"),
-        ({"max_length": "40"}, CheckpointError, "max_length: Input should be a valid integer"),
+        ({"max_length": "40"}, CheckpointError, "limit: Input should be a valid integer"),
         ({"layer": -9}, CheckpointError, "layer must lie between"),
-        ({"bidirectional_layers": -2}, CheckpointError, "bidirectional_layers: Input should be greater"),
+        ({"bidirectional_layers": -2}, CheckpointError, "bidirectional_layers must be at least -1"),
     ],
 )
 def test_settings_of_an_export(
@@ -427,11 +427,10 @@ def test_settings_of_an_export(
 
 def test_an_export_with_all_layers_bidirectional(tmp_path: Path) -> None:
     encoder = tiny_llama(pooling="mean", bidirectional_layers=-1)
-    settings, expected = settings_of(encoder), encoder.encode(TEXTS)
-    write_merged(encoder, tmp_path)
-    (tmp_path / OWN_FILE).write_text(json.dumps(settings))
+    expected = encoder.encode(TEXTS)
+    (tmp_path / OWN_FILE).write_text(json.dumps(write_merged(encoder, tmp_path)))
     loaded = sts_lightning.load(tmp_path)
-    assert loaded.bidirectional_layers == -1
+    assert loaded.config.bidirectional_layers == -1
     np.testing.assert_allclose(loaded.encode(TEXTS), expected, atol=1e-6)
 
 
@@ -452,8 +451,8 @@ def test_another_pooling_than_that_of_the_pipeline_is_named(
 @pytest.mark.parametrize(("model_type", "pooling"), [("bert", "mean"), ("llama", "last_token")])
 def test_a_model_without_a_pipeline(model_type: str, pooling: str, tmp_path: Path) -> None:
     encoder = sts_lightning.load(write(tiny(model_type), tmp_path))
-    assert encoder.pooling == pooling
-    assert not encoder.normalize
+    assert encoder.config.pooling == pooling
+    assert not encoder.config.normalize
     assert encoder.tokenizer.evaluation_length == 256  # the positions of the model
 
 
@@ -517,14 +516,12 @@ def test_an_export_of_a_template_comes_in_again(overrides: list[str], tmp_path: 
     export(tmp_path / "run", tmp_path / "st", "sentence-transformers")
     np.testing.assert_allclose(sts_lightning.load(tmp_path / "st").encode(TEXTS), expected, atol=1e-5)
     export(tmp_path / "run", tmp_path / "merged", "merged")
-    if "model.projection=always" in overrides:
-        with pytest.raises(ConfigError, match=r"projection") as caught:
-            sts_lightning.load(tmp_path / "merged")
-        assert caught.value.key == "model.name"
-        return
     merged = sts_lightning.load(tmp_path / "merged")
+    if "model.projection=always" in overrides:  # it is without the layers on top
+        assert merged.config == replace(sts_lightning.load(tmp_path / "run").config, projection="none")
+        return
     np.testing.assert_allclose(merged.encode(TEXTS), expected, atol=1e-5)
-    if merged.text_edit == "official":
+    if merged.config.text_edit == "official":
         with pytest.raises(UserError) as edited:
             set_evaluation_text(merged, "none", None)
         assert edited.value.key == "evaluation.text_edit"

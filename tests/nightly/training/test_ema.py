@@ -32,5 +32,3 @@ def test_the_average_of_a_quantised_model_is_reported(config: Config, tmp_path: 
     rows = [row["dev/spearman"] for row in RunFolder(tmp_path / "run").history() if "dev/spearman" in row]
     assert len(rows) > 2
     np.testing.assert_allclose(rows, rows[0], atol=1e-3)
-    stored = RunFolder(tmp_path / "run").read_checkpoint("best")["state_dict"]
-    assert not [name for name in stored if "absmax" in name]

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
+from importlib import import_module
 from pickle import UnpicklingError
 from typing import Any, Literal, get_args
 
@@ -475,6 +476,8 @@ SHARED_STATE = (
 def class_of(config: PreTrainedConfig) -> Any:
     """Choose the class of the encoder: T5's family has classes without a decoder, Jina's BERT one of ours.
 
+    A folder that holds the encoder of an encoder-decoder alone, as ours do, names its class.
+
     Args:
         config: Configuration of the model. If such a class is used, ``is_encoder_decoder`` is set to False.
 
@@ -485,12 +488,24 @@ def class_of(config: PreTrainedConfig) -> Any:
         from sts_lightning.models.architectures.jina import JinaBertModel  # BERT itself has no ALiBi
 
         return JinaBertModel
+    if (half := _half_of(config)) is not None:
+        return half
     known = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
     model: Any = MODEL_FOR_TEXT_ENCODING_MAPPING[type(config)] if known else None
     if not known or not model.__name__.endswith("EncoderModel") or not hasattr(config, "num_hidden_layers"):
         return AutoModel  # a configuration of two halves (T5Gemma) does not describe the encoder alone
     config.is_encoder_decoder = False  # some of these classes do so themselves, others require it
     return AutoModelForTextEncoding
+
+
+def _half_of(config: PreTrainedConfig) -> type[PreTrainedModel] | None:
+    """Return the class that a configuration names if it is half of an encoder-decoder of transformers."""
+    name = next(iter(getattr(config, "architectures", None) or ("",)))
+    module = type(config).__module__
+    if not name.endswith("Encoder") or not module.startswith("transformers.models."):
+        return None
+    found = getattr(import_module(module.replace(".configuration_", ".modeling_")), name, None)
+    return found if isinstance(found, type) and issubclass(found, PreTrainedModel) else None
 
 
 def take_encoder(model: PreTrainedModel, name: str) -> PreTrainedModel:
@@ -506,6 +521,8 @@ def take_encoder(model: PreTrainedModel, name: str) -> PreTrainedModel:
         ConfigError: The model is an encoder-decoder without an encoder of text.
     """
     encoder: Any = None
+    if type(model) is _half_of(model.config):
+        return model
     if getattr(model.config, "is_encoder_decoder", False):
         encoder = model.get_encoder()
         if encoder is model or not isinstance(encoder, PreTrainedModel):

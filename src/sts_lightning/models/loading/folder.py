@@ -27,8 +27,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import PreTrainedModel
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers import MODEL_MAPPING, PreTrainedModel
 
 from sts_lightning.core.choices import Precision, Role
 from sts_lightning.core.errors import CheckpointError, ConfigError, StorageError
@@ -316,7 +315,7 @@ def only_ours(backbone: PreTrainedModel) -> bool:
     """Return whether transformers lacks an architecture, or has it only as half of an encoder-decoder."""
     if isinstance(backbone, StaticModel):
         return False
-    unknown = backbone.config.model_type not in CONFIG_MAPPING and not hasattr(backbone.config, "auto_map")
+    unknown = type(backbone.config) not in MODEL_MAPPING and not hasattr(backbone.config, "auto_map")
     half = getattr(backbone.config, "is_encoder_decoder", False)
     return isinstance(backbone, JinaBertModel) or unknown or half
 
