@@ -31,6 +31,11 @@ def change_weights(run: RunFolder, change: Callable[[dict[str, torch.Tensor]], o
     save_file(weights, weights_of(run), {"format": "pt"})
 
 
+def remove_weights(run: RunFolder) -> None:
+    for folder in (run.model(), run.checkpoints):
+        shutil.rmtree(folder)
+
+
 def change_predictions(run: RunFolder, change: Callable[[dict[str, Any]], object]) -> None:
     with np.load(run.predictions_file) as arrays:
         values = dict(arrays)
@@ -62,7 +67,7 @@ DAMAGE: dict[str, tuple[str, str, Callable[[RunFolder], object]]] = {
     "no weights": (
         "model",
         "model does not exist",
-        lambda run: [shutil.rmtree(folder) for folder in (run.model(), run.checkpoints)],
+        remove_weights,
     ),
     "a weight that is NaN": (
         "model",

@@ -23,7 +23,7 @@ from transformers.utils import logging
 from sts_lightning.core.choices import Quantization
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoding import EncodingConfig, takes_settings
-from sts_lightning.models.loading.backbone import DtypeName
+from sts_lightning.models.loading.backbone import DtypeName, Loader, load_backbone
 
 
 @dataclass(frozen=True)
@@ -52,40 +52,43 @@ class Shape:
 
 
 @takes_settings(Shape, EncodingConfig)
-def tiny_opt(dropout: float = 0.1, **settings: Any) -> SentenceEncoder:
+def tiny_opt(dropout: float = 0.1, loader: Loader = load_backbone, **settings: Any) -> SentenceEncoder:
     """Build an OPT.
 
     Args:
         dropout: Dropout rate of hidden states.
+        loader: Function that returns backbone and tokenizer.
         **settings: Fields of `Shape` and of `EncodingConfig`.
     """
     shape, encoding = _apart(settings)
     width = shape.hidden_size
     config = OPTConfig(**_sizes(shape), word_embed_proj_dim=width, ffn_dim=4 * width, dropout=dropout)
-    return _load(config, "</s>", shape, encoding)
+    return _load(config, "</s>", shape, encoding, loader)
 
 
 @takes_settings(Shape, EncodingConfig)
-def tiny_llama(**settings: Any) -> SentenceEncoder:
+def tiny_llama(loader: Loader = load_backbone, **settings: Any) -> SentenceEncoder:
     """Build a LLaMA; its architecture has no dropout.
 
     Args:
+        loader: Function that returns backbone and tokenizer.
         **settings: Fields of `Shape` and of `EncodingConfig`.
     """
     shape, encoding = _apart(settings)
-    return _load(LlamaConfig(**_sizes(shape)), "<s>", shape, encoding)
+    return _load(LlamaConfig(**_sizes(shape)), "<s>", shape, encoding, loader)
 
 
 @takes_settings(Shape, EncodingConfig)
-def tiny_mistral(**settings: Any) -> SentenceEncoder:
+def tiny_mistral(loader: Loader = load_backbone, **settings: Any) -> SentenceEncoder:
     """Build a Mistral with half as many key heads as heads; its architecture has no dropout.
 
     Args:
+        loader: Function that returns backbone and tokenizer.
         **settings: Fields of `Shape` and of `EncodingConfig`.
     """
     shape, encoding = _apart(settings)
     config = MistralConfig(**_sizes(shape), num_key_value_heads=max(1, shape.heads // 2))
-    return _load(config, "<s>", shape, encoding)
+    return _load(config, "<s>", shape, encoding, loader)
 
 
 def _apart(settings: Mapping[str, Any]) -> tuple[Shape, dict[str, Any]]:
@@ -105,7 +108,9 @@ def _sizes(shape: Shape) -> dict[str, Any]:
     }
 
 
-def _load(config: PreTrainedConfig, start: str, shape: Shape, encoding: Mapping[str, Any]) -> SentenceEncoder:
+def _load(
+    config: PreTrainedConfig, start: str, shape: Shape, encoding: Mapping[str, Any], loader: Loader
+) -> SentenceEncoder:
     """Save model and tokenizer to a folder, and load them like any other model."""
     tokenizer = byte_tokenizer(start)
     config.vocab_size = len(tokenizer)
@@ -123,6 +128,7 @@ def _load(config: PreTrainedConfig, start: str, shape: Shape, encoding: Mapping[
             quantization=shape.quantization,
             device=shape.device,
             adapter=shape.adapter,
+            loader=loader,
             **encoding,
         )
     if encoder.base is not None:

@@ -180,10 +180,13 @@ def _general(untuned: Scores | None, tuned: Scores, data: DataModule) -> Verdict
 
 def _write_final(experiment: Experiment) -> None:
     """Write the weights of the last step, for `trainer.init=final`, unless they are the selected ones."""
-    run, module, step = experiment.parts.run, experiment.module, experiment.trainer.global_step
-    checkpoint = run.read_checkpoint("best", mmap=True, whole=False)
-    if checkpoint["global_step"] != step or experiment.parts.cfg.trainer.wise_ft:
-        write_model(module.encoder, run.checkpoints / "final", module.loss.state_dict(), step)
+    run, module = experiment.parts.run, experiment.module
+    best, last = (run.read_checkpoint(which, mmap=True, whole=False) for which in ("best", "last"))
+    if best["global_step"] == last["global_step"] and not experiment.parts.cfg.trainer.wise_ft:
+        return
+    # Of a run that was killed after its last step, the module has not the average of callbacks=ema.
+    module.load_state_dict(last["state_dict"], strict=False)
+    write_model(module.encoder, run.checkpoints / "final", module.loss.state_dict(), last["global_step"])
 
 
 def log_results(loggers: Sequence[Logger], run: RunFolder, metrics: RunMetrics, step: int) -> None:

@@ -90,7 +90,7 @@ def test_other_aggregates_are_computed_again(aggregate: str, run: RunFolder) -> 
 
 def test_what_is_not_on_this_machine_is_not_checked(run: RunFolder, tmp_path: Path) -> None:
     tiny, base = tiny_bert(), tmp_path / "base"
-    tiny.backbone.save_pretrained(base)
+    tiny.backbone.save_pretrained(str(base))
     tiny.tokenizer.tokenizer.save_pretrained(base)
     lora = LoraConfig(target_modules=["query"])
     write_model(SentenceEncoder.from_pretrained(str(base), adapter=lora), run.model())
