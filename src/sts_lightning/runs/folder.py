@@ -209,23 +209,22 @@ class RunFolder:
         _check_sections(values, self.config_file)
         return self._load(values, self.config_file, trust)
 
-    def load_data_config(self) -> DictConfig:
-        """Read the configuration of the run to build its data alone; loss, loggers and the like are left out.
+    def load_part(self, *built: str) -> DictConfig:
+        """Read the configuration of the run to build its model and some groups alone; others are left out.
+
+        Args:
+            *built: The groups, such as ``data``.
 
         Raises:
             CheckpointError: See `load_config`.
-            UntrustedError: The data are not of a class of this package.
+            UntrustedError: One of them is not of a class of this package.
         """
         values = self.settings()
         _check_sections(values, self.config_file)
-        unbuilt: dict[Any, Any] = {
-            "loss": None,
-            "regularizer": None,
-            "auxiliary": None,
-            "logger": {},
-            "callbacks": {},
-        }
-        return self._load({**values, **unbuilt}, self.config_file, trust=False)
+        empty: dict[str, Any] = {"logger": {}, "callbacks": {}}
+        empty |= dict.fromkeys(("data", "loss", "regularizer", "auxiliary"))
+        left_out = {name: value for name, value in empty.items() if name not in built}
+        return self._load({**values, **left_out}, self.config_file, trust=False)
 
     @staticmethod
     def _load(values: dict[Any, Any], file: Path, trust: bool, stage: str = "") -> DictConfig:

@@ -176,7 +176,7 @@ def read_parents(folders: Sequence[Path], encoder: SentenceEncoder) -> list[Pare
     parents: list[Parent] = []
     for folder in folders:
         run = RunFolder(folder).last_stage()
-        cfg = run.load_data_config()
+        cfg = run.load_part("data")
         if cfg.model.get("adapter") is not None:
             raise CheckpointError(
                 f"{run.name} has an adapter ({cfg.model.adapter._target_}). The mean of the factors of LoRA "

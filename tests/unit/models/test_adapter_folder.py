@@ -155,7 +155,7 @@ def cut_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], dict[s
 
 
 BREAKS: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "no base": (lambda at: rewrite(at, base_model_name_or_path=None), "base_model_name_or_path is missing"),
+    "no base": (lambda at: rewrite(at, base_model_name_or_path=None), "has no base_model_name_or_path"),
     "base moved": (
         lambda at: rewrite(at, base_model_name_or_path="/nowhere/base"),
         "needs its base /nowhere",

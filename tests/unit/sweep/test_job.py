@@ -10,11 +10,8 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.sweep.job import (
-    Job,
-    Resources,
     _outcome,
     result,
-    run_job,
 )
 
 
@@ -59,22 +56,3 @@ def finished(folder: Path, file: Path) -> None:
     content = {"dev": "d", "files": {"path": digest}}
     (folder / "metrics.json").write_text(json.dumps({"dev": {"spearman": 80.0}, "content": content}))
     (folder / "config.yaml").write_text(f"path: {file}\nmodel: {{}}\nprompt: {{}}\nevaluation: {{}}\n")
-
-
-def test_results_of_another_content_of_a_file_are_no_results(tmp_path: Path) -> None:
-    file = tmp_path / "mine.csv"
-    file.write_text("old")
-    finished(tmp_path / "run", file)
-    job, later = Job(0, (), tmp_path / "run"), Job(1, (), tmp_path / "later", needs=(tmp_path / "run",))
-    run_job(job, Resources({}))
-    assert (job.state, job.score, job.pairs) == ("was done", 80.0, "d")
-    file.write_text("new")
-    for each in (job, later):
-        each.state = "queued"
-        run_job(each, Resources({}))
-        assert each.state == "failed"
-        assert f"{tmp_path / 'run'} has the results of another content of path" in str(each.problem)
-        assert "another name=..., or remove the folder" in str(each.problem)
-    file.unlink()
-    run_job(job, Resources({}))
-    assert job.state == "was done"

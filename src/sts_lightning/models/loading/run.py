@@ -6,6 +6,7 @@ import copy
 import logging
 import re
 from pathlib import Path
+from typing import Any
 
 import torch
 from omegaconf import DictConfig, open_dict
@@ -15,11 +16,12 @@ from sts_lightning.config.check import check_target
 from sts_lightning.core.choices import Precision, Quantization, TextEdit
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.hardware import cpu_multiplies_bfloat16
-from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading.backbone import Loader, load_backbone
+from sts_lightning.models.encoder import SentenceEncoder, freeze
+from sts_lightning.models.loading.backbone import Loader, check_finite, check_weights, load_backbone
+from sts_lightning.models.loading.folder import write_model
 from sts_lightning.models.loading.hub import OWN_FILE
 from sts_lightning.models.loading.pipeline import read_model
-from sts_lightning.runs.folder import RunFolder, Which, no_run
+from sts_lightning.runs.folder import Checkpoint, RunFolder, Which, no_run
 
 log = logging.getLogger(__name__)
 
@@ -121,10 +123,8 @@ def model_folder(run: RunFolder, which: Which = "best") -> Path:
     """
     run = run.last_stage()
     folder = run.model(which)
-    if not folder.is_dir() and is_of_0_3(run, which):
-        from sts_lightning.models.loading.old_runs import write_old_model  # few runs are so old
-
-        write_old_model(run, which)
+    if not folder.is_dir() and _is_of_0_3(run, which):
+        _write_old_model(run, which)
     if not folder.is_dir():
         if not run.config_file.is_file():
             raise no_run(run.path, run.config_file.name)
@@ -149,10 +149,41 @@ def usual_precision(encoder: SentenceEncoder, device: str) -> Precision:
     return "32-true"
 
 
-def is_of_0_3(run: RunFolder, which: Which) -> bool:
+def _is_of_0_3(run: RunFolder, which: Which) -> bool:
     """Return whether weights of a run are in the form of version 0.3."""
     stored = run.checkpoint("last" if which == "final" else which)
     return stored.is_file() and (run.finished or isinstance(which, int))
+
+
+def _write_old_model(run: RunFolder, which: Which) -> None:
+    """Write the model folder of weights that version 0.3 stored as a checkpoint.
+
+    It is written once, to where runs have it now; the run's other files stay.
+
+    Raises:
+        CheckpointError: The configuration or the weights cannot be read, or the folder not be written.
+    """
+    stored: Checkpoint = "last" if which == "final" else which
+    cfg, checkpoint = run.load_part(), run.read_checkpoint(stored)
+    encoder = freeze(build_encoder(cfg.model, cfg.prompt), cfg.optim.freeze)
+    parts: dict[str, dict[str, Any]] = {"encoder": {}, "loss": {}}
+    for name, value in checkpoint["state_dict"].items():
+        part, _, key = name.partition(".")
+        parts.get(part, {})[key] = value
+    trained = {name for name, weight in encoder.named_parameters() if weight.requires_grad}
+    check_weights(encoder.state_dict(), parts["encoder"], str(run.checkpoint(stored)), trained)
+    check_finite(parts["encoder"].items(), str(run.checkpoint(stored)))
+    encoder.load_state_dict(parts["encoder"], strict=False)
+    set_evaluation_text(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)
+    folder = run.checkpoints / "final" if which == "final" else run.model(which)
+    try:
+        write_model(encoder, folder, parts["loss"], checkpoint["global_step"], cfg.evaluation.precision)
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder} cannot be written ({error.strerror}): a run of 0.3 gets a model folder there.",
+            hint="Copy the run to where you may write.",
+        ) from error
+    log.info("%s: the model of a run of 0.3, written once", folder)
 
 
 def is_run(source: str | Path) -> bool:
