@@ -113,7 +113,7 @@ def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
     backbone = backbone.dequantize()
     if conversions := getattr(backbone, "_weight_conversions", None):
         # Of weights that were stored quantised; the library cannot undo them when it saves the values.
-        backbone._weight_conversions = [
+        backbone._weight_conversions = [  # type: ignore[assignment]
             conversion
             for conversion in conversions
             if not any(
