@@ -55,6 +55,9 @@ and, all but SICK, lower-cased.
 TextFound = Literal["raw", "prepared", "prepared_files"]
 """Text as it was read: raw, prepared here from raw files, or prepared already in the files."""
 
+DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
+"""dtype of the weights, and compute dtype of quantised ones; for ``auto`` see `dtype_of`."""
+
 Quantization = Literal["none", "4bit", "8bit"]
 """``4bit``: NF4 with quantised scales (QLoRA); ``8bit``: LLM.int8()."""
 

@@ -11,7 +11,8 @@ from typing import Any
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.export.merged import merged, save_backbone
 from sts_lightning.models.architectures.static_embeddings import StaticModel
-from sts_lightning.models.encoder import Base, SentenceEncoder
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoding import Base
 from sts_lightning.models.loading.folder import (
     beyond_library,
     describe,

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -20,7 +20,7 @@ from rich.progress import Progress
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, masking_utils
 
-from sts_lightning.core.choices import Frozen, Precision, Quantization, Role, TextEdit
+from sts_lightning.core.choices import DtypeName, Frozen, Precision, Quantization, Role, TextEdit
 from sts_lightning.core.distributed import Shard
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.compute.gradient_cache import recomputed
@@ -33,10 +33,9 @@ from sts_lightning.models.compute.inference import (
     to_host,
     usual_chunk_tokens,
 )
-from sts_lightning.models.encoding import EncodingConfig, takes_settings
+from sts_lightning.models.encoding import Base, EncodingConfig, takes_settings
 from sts_lightning.models.loading.backbone import (
     DTYPES,
-    DtypeName,
     Loader,
     is_causal,
     load_backbone,
@@ -65,23 +64,6 @@ MANY_CHUNKS, CHARACTERS = 50, 4
 
 PROBES = ["A dog runs.", "Someone plays an old guitar in the park while two men are sitting on a bench."]
 """Texts of the probes: a short sentence and a longer one."""
-
-
-@dataclass(frozen=True)
-class Base:
-    """Where the backbone's own weights come from.
-
-    Attributes:
-        name: Local folder, or id on the model hub with ``@commit``; None for weights that a function made.
-        dtype: dtype of the weights, and compute dtype of quantised ones.
-        quantization: Quantisation of the linear layers.
-        config: Attributes of the model's configuration that were set.
-    """
-
-    name: str | None = None
-    dtype: DtypeName = "float32"
-    quantization: Quantization = "none"
-    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 class SentenceEncoder(nn.Module):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
-from sts_lightning.core.choices import Denoise, TextEdit
+from sts_lightning.core.choices import Denoise, DtypeName, Quantization, TextEdit
 from sts_lightning.core.files import as_type
 from sts_lightning.core.text import check_choice
 from sts_lightning.models.pooling import Pooling, Projection
@@ -161,6 +161,23 @@ class EncodingConfig:
             log.warning("WARNING: %s: this version has no %s; left out.", source, ", ".join(unknown))
         config: EncodingConfig = as_type({name: values[name] for name in values.keys() & known}, cls)
         return config
+
+
+@dataclass(frozen=True)
+class Base:
+    """Where the backbone's own weights come from.
+
+    Attributes:
+        name: Local folder, or id on the model hub with ``@commit``; None for weights that a function made.
+        dtype: dtype of the weights, and compute dtype of quantised ones.
+        quantization: Quantisation of the linear layers.
+        config: Attributes of the model's configuration that were set.
+    """
+
+    name: str | None = None
+    dtype: DtypeName = "float32"
+    quantization: Quantization = "none"
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])

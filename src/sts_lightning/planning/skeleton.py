@@ -25,11 +25,10 @@ from transformers import (
 )
 from transformers.quantizers.auto import AutoHfQuantizer
 
-from sts_lightning.core.choices import Quantization
+from sts_lightning.core.choices import DtypeName, Quantization
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import (
-    DtypeName,
     Loaded,
     class_of,
     configure,

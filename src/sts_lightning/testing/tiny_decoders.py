@@ -20,10 +20,10 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from sts_lightning.core.choices import Quantization
+from sts_lightning.core.choices import DtypeName, Quantization
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoding import EncodingConfig, takes_settings
-from sts_lightning.models.loading.backbone import DtypeName, Loader, load_backbone
+from sts_lightning.models.loading.backbone import Loader, load_backbone
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from sts_lightning.evaluation.verdict import Verdict, compare_tasks, verdict_of
 from sts_lightning.evaluation.verdict import in_words as verdict_in_words
 from sts_lightning.export.check import sample_texts
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading.backbone import check_weights
+from sts_lightning.models.loading.checks import check_weights
 from sts_lightning.models.loading.folder import write_model
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import scores_before_and_at

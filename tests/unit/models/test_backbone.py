@@ -26,6 +26,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
 from sts_lightning.testing.tiny_decoders import byte_tokenizer
 from tests.support.decoders import SENTENCES
+from tests.support.exports import stored_again
 from tests.support.families import tiny, write
 
 
@@ -229,6 +230,9 @@ def test_a_multimodal_model_reads_text(model_type: str, tmp_path: Path) -> None:
     assert vectors.shape == (len(SENTENCES), encoder.dimension)
     np.testing.assert_allclose(vectors, np.stack(expected), atol=1e-5 * abs(vectors).max())
     assert encoder.causal == (model_type == "gemma3")
+    assert stored_again(encoder, tmp_path / "model") is None
     write_sentence_transformers(encoder, tmp_path / "out")
     library = SentenceTransformer(str(tmp_path / "out"), device="cpu")
-    np.testing.assert_allclose(library.encode(SENTENCES), vectors, atol=1e-5 * abs(vectors).max())
+    np.testing.assert_allclose(
+        library.encode(SENTENCES), encoder.encode(SENTENCES), atol=1e-5 * abs(vectors).max()
+    )

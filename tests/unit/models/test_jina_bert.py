@@ -17,6 +17,7 @@ from sts_lightning.export.merged import save_backbone
 from sts_lightning.models.architectures.jina import JinaBertModel, head_slopes
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer
+from tests.support.exports import stored_again
 
 HEADS = 6
 TEXTS = ["a b c", "the longer one of two sentences"]
@@ -152,3 +153,4 @@ def test_no_other_library_could_load_an_export(folder: Path, tmp_path: Path) -> 
     encoder: Any = SentenceEncoder.from_pretrained(str(folder))
     with pytest.raises(ConfigError, match="--format adapter"):
         save_backbone(encoder.backbone, tmp_path)
+    assert "JinaBertModel" in str(stored_again(encoder, tmp_path / "model"))

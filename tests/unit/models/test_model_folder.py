@@ -17,6 +17,8 @@ from sts_lightning.models.loading.folder import load_weights, write_model
 from sts_lightning.models.loading.pipeline import read_model
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_llama
+from tests.support.exports import stored_again
+from tests.support.families import NEEDED, tiny, write
 
 TEXTS = ["A Dog runs, it's fast.", "no", "x " * 90, ""]
 LORA = LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False, lora_alpha=3)
@@ -173,3 +175,14 @@ def test_settings_of_other_versions(tmp_path: Path, caplog: pytest.LogCaptureFix
     path.write_text(json.dumps(content))
     with pytest.raises(CheckpointError, match="pooling"):
         read_model(str(tmp_path / "model"))
+
+
+@pytest.mark.parametrize("model_type", ["bart", "m2m_100", "modernbert", "opt", "t5", "xlm-roberta"])
+def test_a_family_comes_back(model_type: str, tmp_path: Path) -> None:
+    """Halves of encoder-decoders too, which other libraries have beside a decoder alone."""
+    folder = write(tiny(model_type, **NEEDED.get(model_type, {})), tmp_path / "base")
+    encoder = SentenceEncoder.from_pretrained(folder, max_length=64)
+    assert (stored_again(encoder, tmp_path / "model") is None) == (model_type not in ("bart", "m2m_100"))
+    fresh = SentenceEncoder.from_pretrained(folder, max_length=64)
+    load_weights(fresh, tmp_path / "model")
+    assert np.array_equal(fresh.encode(TEXTS), encoder.encode(TEXTS))

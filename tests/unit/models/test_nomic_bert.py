@@ -17,6 +17,7 @@ from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import load_backbone
 from sts_lightning.testing.tiny_bert import character_tokenizer
+from tests.support.exports import stored_again
 
 HEADS, SIZE, INNER, LAYERS, BASE = 3, 24, 40, 2, 500
 TEXTS = ["a b c", "the longer one of two sentences"]
@@ -187,3 +188,7 @@ def test_further_weights_are_rejected(write: Write) -> None:
         load_backbone(str(write(extra="encoder.layers.0.attn.Wqkv.bias")))
     assert "further weights" in str(error.value)
     load_backbone(str(write(extra="cls.predictions.bias")))  # a language-model head is not used
+
+
+def test_a_model_folder_comes_back(write: Write, tmp_path: Path) -> None:
+    assert stored_again(SentenceEncoder.from_pretrained(str(write())), tmp_path / "model") is None

@@ -18,9 +18,11 @@ from tokenizers import Tokenizer
 import sts_lightning
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.models.architectures.static_embeddings import glove, read_vectors
+from sts_lightning.models.loading.folder import load_weights
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.workflows.evaluate import evaluate_in
+from tests.support.exports import stored_again
 from tests.support.st_folders import TEXTS
 
 Config = Callable[..., DictConfig]
@@ -151,3 +153,10 @@ def test_a_folder_of_model2vec(normalize: bool, static: Path, tmp_path: Path) ->
     expected = vectors[ids].mean(dim=0)
     expected = expected / expected.norm() if normalize else expected
     np.testing.assert_allclose(sts_lightning.load(folder).encode(TEXTS[:1])[0], expected, atol=4e-7)
+
+
+def test_a_model_folder_comes_back(static: Path, tmp_path: Path) -> None:
+    encoder, fresh = sts_lightning.load(static), sts_lightning.load(static)
+    assert stored_again(encoder, tmp_path / "stored") is None
+    load_weights(fresh, tmp_path / "stored")
+    np.testing.assert_array_equal(fresh.encode(TEXTS), encoder.encode(TEXTS))

@@ -42,7 +42,8 @@ class StaticModel(PreTrainedModel):
 
     def __init__(self, config: StaticConfig) -> None:
         super().__init__(config)
-        self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        last = config.vocab_size - 1  # an empty sentence is padding, which training leaves at zero
+        self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=last)
         self.post_init()  # type: ignore[no-untyped-call]
 
     @classmethod
@@ -76,7 +77,9 @@ def static_backbone(table: Tensor, file: Path) -> tuple[StaticModel, PreTrainedT
     """
     tokenizer = Tokenizer.from_file(str(file))
     tokenizer.post_processor = None  # neither sentence-transformers nor model2vec adds special tokens
-    missing = len(table) - tokenizer.get_vocab_size()  # so that padding has the id after the last row
+    # Padding has the id after the last row; the tokenizer of a model folder of ours has it already.
+    own = tokenizer.token_to_id(PADDING) == len(table)
+    missing = len(table) + own - tokenizer.get_vocab_size()
     if missing < 0:
         raise ValueError(f"tokenizer.json has {-missing} tokens more than the table has rows")
     tokenizer.add_tokens([f"<|unused{number}|>" for number in range(missing)])

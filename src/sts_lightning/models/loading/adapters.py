@@ -15,21 +15,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedModel
 
-from sts_lightning.core.choices import Quantization
-from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.compute.lora import fuse
-from sts_lightning.models.loading.backbone import (
-    DtypeName,
-    Loaded,
-    check_finite,
-    check_vocabulary,
-    load_backbone,
-)
-from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, WEIGHTS, ModelFiles
-from sts_lightning.models.loading.own_file import base_of, read_own
+from sts_lightning.models.loading.checks import check_finite
+from sts_lightning.models.loading.hub import SETTINGS, WEIGHTS
 from sts_lightning.models.loading.quantization import dequantized
 
 if TYPE_CHECKING:  # peft takes seconds to import, and few runs have an adapter
@@ -140,74 +132,6 @@ def _dropped(rate: float, encoder: nn.Module, inputs: tuple[Tensor, ...], prefix
 USE_RUN = "Load the run that it was exported from."
 
 
-def load_merged(
-    name: str,
-    folder: Path,
-    config: dict[str, Any] | None,
-    trust_remote_code: bool,
-    dtype: DtypeName,
-    quantization: Quantization,
-    device: str | None,
-) -> Loaded:
-    """Load the base of an adapter, with the adapter merged into it.
-
-    The adapter of a run whose base was quantised is merged into the dequantised values that it was trained
-    with, as the export format ``merged`` does.
-
-    Args:
-        name: Name of the adapter, for messages.
-        folder: Its folder.
-        config: See `load_backbone`, also for the arguments below.
-        trust_remote_code: Whether to run code that comes with the base.
-        dtype: dtype of the weights.
-        quantization: It must be ``none``.
-        device: Device that quantised weights of the base are loaded to.
-
-    Raises:
-        ConfigError: The adapter cannot be merged, is to be quantised, or its base cannot be loaded.
-        CheckpointError: The adapter's files are broken, or do not fit the base.
-    """
-    if quantization != "none":
-        raise ConfigError(
-            f"model.quantization={quantization} with the adapter {name}: it is merged when it is loaded, and "
-            "the result is not quantised.",
-            key="model.quantization",
-            hint="Set it to none, or export the run with --format merged and name that folder.",
-        )
-    settings = adapter_settings(folder)
-    if settings.is_prompt_learning:
-        raise ConfigError(
-            f"{folder}: an adapter of type {settings.peft_type.value} cannot be merged.",
-            key="model.name",
-            hint=USE_RUN,
-        )
-    files = ModelFiles(str(folder))
-    own = read_own(files)
-    source, base = base_of(files, own)
-    with naming_base(name, source):
-        backbone, tokenizer = load_backbone(
-            source, config, trust_remote_code, dtype, base.quantization, device
-        )
-    backbone = _merge(dequantized(backbone), settings, folder)
-    if own is None and (folder / "tokenizer_config.json").is_file():
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        check_vocabulary(tokenizer, backbone, str(folder))
-    return backbone, tokenizer
-
-
-@contextmanager
-def naming_base(name: str, source: str) -> Iterator[None]:
-    """Say in an error that a model is loaded as the base of another one."""
-    try:
-        yield
-    except (UserError, ValueError) as error:
-        raise ConfigError(
-            f"{name} needs its base {source}: {error}",
-            key="model.name",
-            hint=f"If the base has moved, set its name in {SETTINGS} and {OWN_FILE}.",
-        ) from error
-
-
 def adapter_settings(folder: Path) -> Any:
     """Read the settings of an adapter in a folder (``PeftConfig``).
 
@@ -232,36 +156,40 @@ def adapter_settings(folder: Path) -> Any:
     return settings
 
 
-def _merge(backbone: PreTrainedModel, settings: Any, folder: Path) -> PreTrainedModel:
-    """Merge an adapter into its base.
+def merge(whole: PeftModel) -> PreTrainedModel:
+    """Merge the adapter of a model, which is changed in place, into the dequantised weights of its base.
 
     Raises:
-        CheckpointError: Its weights are broken, or do not fit the base.
+        ConfigError: The adapter cannot be merged, as a prefix.
     """
-    from peft import PeftModel
+    from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
-    frozen = {name for name, value in backbone.named_parameters() if not value.requires_grad}
+    config: Any = copy.deepcopy(whole.peft_config["default"])
+    tuner: Any = whole.base_model
+    if not hasattr(tuner, "merge_and_unload"):
+        type_ = str(config.peft_type).rpartition(".")[2]
+        raise ConfigError(f"an adapter of type {type_} cannot be merged; use --format adapter.")
+    # Merged into quantised weights, the adapter would be rounded to their grid: they are dequantised first.
+    trained = get_peft_model_state_dict(whole, save_embedding_layers=False)
+    with _merge_errors():
+        bare = tuner.unload()
+    with_adapter = add_adapter(dequantized(bare), config)
+    set_peft_model_state_dict(with_adapter, trained)
+    tuner = with_adapter.base_model
+    with _merge_errors():
+        merged: PreTrainedModel = tuner.merge_and_unload()
+    return merged
+
+
+@contextmanager
+def _merge_errors() -> Iterator[None]:
+    """Report why peft cannot merge an adapter, such as lora_bias on layers without bias."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            settings.base_model_name_or_path = None  # else the library asks the hub for its vocabulary
-            whole = PeftModel(backbone, settings)
-        load_adapter(whole, folder)
-        merged: PreTrainedModel = whole.merge_and_unload()
-    except UserError:
-        raise
-    except Exception as error:  # the library has no class for damaged files
+        yield
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
         if is_out_of_memory(error):
             raise
-        raise CheckpointError(
-            f"{folder}: the adapter cannot be put into {type(backbone).__name__} "
-            f"({type(error).__name__}: {' '.join(str(error).split())[:200]}).",
-            key="model.name",
-            hint=f"Check {SETTINGS}; the base it names must be the one it was trained with.",
-        ) from error
-    for name, value in merged.named_parameters():  # the library freezes the base
-        value.requires_grad_(name not in frozen)
-    return merged
+        raise ConfigError(f"the adapter cannot be merged ({error}); use --format adapter.") from error
 
 
 def load_adapter(whole: Any, folder: Path) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 import transformers
-from torch import Tensor, nn
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -25,11 +26,13 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
 
-from sts_lightning.core.choices import Attention, Precision, Quantization
+from sts_lightning.core.choices import Attention, DtypeName, Precision, Quantization
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.core.hardware import local_gpu, multiplies_bfloat16
 from sts_lightning.models.compute.inference import is_out_of_memory
-from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles, find, find_adapter
+from sts_lightning.models.loading.checks import check_finite
+from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles, find, find_adapter
+from sts_lightning.models.loading.own_file import base_of, read_own
 from sts_lightning.models.text.template import BARE, set_post_processor
 
 log = logging.getLogger(__name__)
@@ -43,9 +46,6 @@ DTYPES: dict[Precision, torch.dtype] = {
     "16-true": torch.float16,
 }
 """Dtype of the weights by precision of inference."""
-
-DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
-"""dtype of the weights, and compute dtype of quantised ones; for ``auto`` see `dtype_of`."""
 
 
 def dtype_of(name: DtypeName) -> torch.dtype:
@@ -96,8 +96,6 @@ def load_backbone(
     """
     quantised = quantised_loading(quantization, dtype, device)
     if (folder := find_adapter(name)) is not None:
-        from sts_lightning.models.loading.adapters import load_merged  # imports this module
-
         return load_merged(name, folder, config, trust_remote_code, dtype, quantization, device)
     source, options = find(name)
     if not name.startswith(source):
@@ -162,6 +160,88 @@ def load_backbone(
     if bare is not None and ModelFiles(name).path(OWN_FILE) is not None:
         set_post_processor(tokenizer, bare)
     return backbone, tokenizer
+
+
+def load_merged(
+    name: str,
+    folder: Path,
+    config: dict[str, Any] | None,
+    trust_remote_code: bool,
+    dtype: DtypeName,
+    quantization: Quantization,
+    device: str | None,
+) -> Loaded:
+    """Load the base of an adapter, with the adapter merged into it.
+
+    The adapter of a run whose base was quantised is merged into the dequantised values that it was trained
+    with, as the export format ``merged`` does.
+
+    Args:
+        name: Name of the adapter, for messages.
+        folder: Its folder.
+        config: See `load_backbone`, also for the arguments below.
+        trust_remote_code: Whether to run code that comes with the base.
+        dtype: dtype of the weights.
+        quantization: It must be ``none``.
+        device: Device that quantised weights of the base are loaded to.
+
+    Raises:
+        ConfigError: The adapter cannot be merged, is to be quantised, or its base cannot be loaded.
+        CheckpointError: The adapter's files are broken, or do not fit the base.
+    """
+    if quantization != "none":
+        raise ConfigError(
+            f"model.quantization={quantization} with the adapter {name}: it is merged when it is loaded, and "
+            "the result is not quantised.",
+            key="model.quantization",
+            hint="Set it to none, or export the run with --format merged and name that folder.",
+        )
+    from sts_lightning.models.loading.adapters import adapter_settings, add_adapter, load_adapter, merge
+
+    settings = adapter_settings(folder)
+    if settings.is_prompt_learning:
+        raise ConfigError(
+            f"{folder}: an adapter of type {settings.peft_type.value} cannot be merged.",
+            key="model.name",
+            hint="Load the run that it was exported from.",
+        )
+    files = ModelFiles(str(folder))
+    own = read_own(files)
+    source, base = base_of(files, own)
+    with naming_base(name, source):
+        backbone, tokenizer = load_backbone(
+            source, config, trust_remote_code, dtype, base.quantization, device
+        )
+    frozen = {key for key, value in backbone.named_parameters() if not value.requires_grad}
+    try:
+        whole = add_adapter(backbone, settings)
+    except ValueError as error:
+        raise CheckpointError(
+            f"{folder}: {error}",
+            key="model.name",
+            hint=f"Check {SETTINGS}; the base it names must be the one it was trained with.",
+        ) from error
+    load_adapter(whole, folder)
+    backbone = merge(whole)
+    for key, value in backbone.named_parameters():  # the library freezes the base
+        value.requires_grad_(key not in frozen)
+    if own is None and (folder / "tokenizer_config.json").is_file():
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        check_vocabulary(tokenizer, backbone, str(folder))
+    return backbone, tokenizer
+
+
+@contextmanager
+def naming_base(name: str, source: str) -> Iterator[None]:
+    """Say in an error that a model is loaded as the base of another one."""
+    try:
+        yield
+    except (UserError, ValueError) as error:
+        raise ConfigError(
+            f"{name} needs its base {source}: {error}",
+            key="model.name",
+            hint=f"If the base has moved, set its name in {SETTINGS} and {OWN_FILE}.",
+        ) from error
 
 
 def quantised_loading(quantization: Quantization, dtype: DtypeName, device: str | None) -> dict[str, Any]:
@@ -367,52 +447,6 @@ def _knows_words(tokenizer: PreTrainedTokenizerBase) -> bool:
         return False
     known = ids - {tokenizer.unk_token_id, *tokenizer.all_special_ids}
     return any(character.isalpha() for token in known for character in tokenizer.convert_ids_to_tokens(token))
-
-
-def check_weights(
-    expected: dict[str, Tensor], loaded: dict[str, Tensor], source: str, required: Set[str] | None = None
-) -> None:
-    """Check that ``loaded`` has the names and shapes of ``expected``.
-
-    Args:
-        expected: Weights of the model.
-        loaded: Weights of a checkpoint.
-        source: Origin of the loaded weights, for the message.
-        required: Names that must be present; by default all of ``expected``.
-
-    Raises:
-        CheckpointError: A name is absent or unknown, or a shape differs.
-    """
-    required = expected.keys() if required is None else required
-    wrong = sorted((required - loaded.keys()) | (loaded.keys() - expected.keys()))
-    wrong += [name for name in expected.keys() & loaded.keys() if expected[name].shape != loaded[name].shape]
-    if wrong:
-        raise CheckpointError(
-            f"{source} does not belong to this model: {len(wrong)} of {len(expected)} weights differ in name "
-            f"or shape (for example {wrong[0]})."
-        )
-
-
-CHECKED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-
-
-def check_finite(tensors: Iterable[tuple[str, Tensor]], source: str, key: str | None = None) -> None:
-    """Reject a weight that is NaN or infinite; quantised ones, and those without values, are not checked.
-
-    Args:
-        tensors: Names and values.
-        source: File or model that they come from, for the message.
-        key: Dotted key of the setting that names it.
-
-    Raises:
-        CheckpointError: A value is not finite; the message names the first such tensor.
-    """
-    for name, tensor in tensors:
-        if tensor.dtype in CHECKED and not tensor.is_meta and not torch.isfinite(tensor).all():
-            wrong = int((~torch.isfinite(tensor)).sum())
-            raise CheckpointError(
-                f"{source}: {name} has {wrong:,} of {tensor.numel():,} values that are NaN or infinite.", key
-            )
 
 
 def is_causal(backbone: PreTrainedModel) -> bool:

@@ -34,13 +34,14 @@ from sts_lightning.core.errors import CheckpointError, ConfigError, StorageError
 from sts_lightning.core.files import new_folder
 from sts_lightning.models.architectures.jina import JinaBertModel
 from sts_lightning.models.architectures.static_embeddings import KnownWords, StaticModel
-from sts_lightning.models.encoder import Base, SentenceEncoder
-from sts_lightning.models.encoding import EncodingConfig
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoding import Base, EncodingConfig
 from sts_lightning.models.loading.adapters import adapter_settings, load_adapter
-from sts_lightning.models.loading.backbone import check_finite, check_weights, load_backbone, restrain_library
+from sts_lightning.models.loading.backbone import restrain_library
+from sts_lightning.models.loading.checks import check_finite, check_weights
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles
 from sts_lightning.models.loading.own_file import BASE, read_own
-from sts_lightning.models.loading.pipeline import read_projector
+from sts_lightning.models.loading.pipeline import read_model, read_projector
 from sts_lightning.models.pooling import Pooling, width
 from sts_lightning.models.text.template import SLOT
 from sts_lightning.models.text.tokenizer_files import save_tokenizer, save_with_template
@@ -131,10 +132,8 @@ def load_weights(encoder: SentenceEncoder, folder: Path) -> dict[str, Tensor]:
         if adapted:
             load_adapter(encoder.backbone, folder)
         elif not refers_to_base(encoder):
-            backbone, _ = load_backbone(
-                str(folder), trust_remote_code=hasattr(encoder.plain_backbone.config, "auto_map")
-            )
-            _copy(backbone.state_dict(), encoder.plain_backbone, folder)
+            stored, _ = read_model(str(folder), hasattr(encoder.plain_backbone.config, "auto_map"))
+            _copy(stored.plain_backbone.state_dict(), encoder.plain_backbone, folder)
     training = _read_tensors(folder / TRAINING) if (folder / TRAINING).is_file() else {}
 
     def part(prefix: str) -> dict[str, Tensor]:

@@ -10,8 +10,7 @@ from typing import Any
 from sts_lightning.core.choices import Precision
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.files import as_type
-from sts_lightning.models.encoder import Base
-from sts_lightning.models.encoding import EncodingConfig
+from sts_lightning.models.encoding import Base, EncodingConfig
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles
 from sts_lightning.models.text.template import MASK
 

@@ -18,21 +18,21 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sts_lightning.core.choices import Precision, Quantization, Role
+from sts_lightning.core.choices import DtypeName, Precision, Quantization, Role
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.files import as_type
-from sts_lightning.models.encoder import Base, SentenceEncoder, pinned
-from sts_lightning.models.encoding import EncodingConfig, takes_settings
-from sts_lightning.models.loading.adapters import adapter_settings, load_adapter, naming_base
+from sts_lightning.models.encoder import SentenceEncoder, pinned
+from sts_lightning.models.encoding import Base, EncodingConfig, takes_settings
+from sts_lightning.models.loading.adapters import adapter_settings, load_adapter
 from sts_lightning.models.loading.backbone import (
-    DtypeName,
     Loaded,
     Loader,
-    check_finite,
     explain,
     is_causal,
     load_backbone,
+    naming_base,
 )
+from sts_lightning.models.loading.checks import check_finite
 from sts_lightning.models.loading.hub import OWN_FILE, POOLINGS, SETTINGS, ModelFiles, find_adapter
 from sts_lightning.models.loading.own_file import base_of, read_own
 from sts_lightning.models.pooling import Pooling

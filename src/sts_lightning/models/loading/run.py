@@ -17,7 +17,8 @@ from sts_lightning.core.choices import Precision, Quantization, TextEdit
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.hardware import cpu_multiplies_bfloat16
 from sts_lightning.models.encoder import SentenceEncoder, freeze
-from sts_lightning.models.loading.backbone import Loader, check_finite, check_weights, load_backbone
+from sts_lightning.models.loading.backbone import Loader, load_backbone
+from sts_lightning.models.loading.checks import check_finite, check_weights
 from sts_lightning.models.loading.folder import write_model
 from sts_lightning.models.loading.hub import OWN_FILE
 from sts_lightning.models.loading.pipeline import read_model
