@@ -164,7 +164,7 @@ BREAKS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "unknown kind": (lambda at: rewrite(at, peft_type="MAGIC"), "adapter_config.json .*MAGIC"),
     "another kind": (lambda at: rewrite(at, peft_type="LOHA"), "not LoHaConfig"),
     "other rank": (lambda at: rewrite(at, r=2), "adapter"),
-    "other layers": (lambda at: rewrite(at, target_modules=["q_proj"]), "cannot be put into BertModel"),
+    "other layers": (lambda at: rewrite(at, target_modules=["q_proj"]), "does not fit BertModel"),
     "no JSON": (lambda at: (at / SETTINGS).write_text("{"), "adapter_config.json .*cannot be read"),
     "a list": (lambda at: (at / SETTINGS).write_text("[]"), "adapter_config.json .*cannot be read"),
     "code": (lambda at: rewrite(at, megatron_config={"a": 1}), "megatron_config"),

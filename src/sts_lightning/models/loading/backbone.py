@@ -212,7 +212,10 @@ def load_merged(
         backbone, tokenizer = load_backbone(
             source, config, trust_remote_code, dtype, base.quantization, device
         )
-    frozen = {key for key, value in backbone.named_parameters() if not value.requires_grad}
+    floats = ((key, value) for key, value in backbone.named_parameters() if value.is_floating_point())
+    frozen = {
+        key for key, value in floats if not value.requires_grad
+    }  # quantised ones train once they are not
     try:
         whole = add_adapter(backbone, settings)
     except ValueError as error:
