@@ -46,7 +46,7 @@ def measured(cfg: DictConfig) -> int:
     """Return the peak of the steps of a real run after the first."""
     watch = StepPeaks()
     with tempfile.TemporaryDirectory() as folder:
-        parts = validate(RunFolder(Path(folder) / "run"), check_config(cfg), False, [watch])
+        parts = validate(RunFolder(Path(folder) / "run"), check_config(cfg), [watch])
         with watch.watching():
             experiment = build_experiment(parts, "")
             experiment.module.train()

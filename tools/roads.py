@@ -124,7 +124,7 @@ def batch(run: Path, to: Path) -> Road:
 
     cfg = check_config(RunFolder(run).load_config())
     cfg.trainer.max_steps = 1
-    experiment = build_experiment(validate(RunFolder(to), cfg, False), "")
+    experiment = build_experiment(validate(RunFolder(to), cfg), "")
     road, module = Road(), experiment.module
     loader = experiment.parts.data.train_dataloader()
     loader.collate_fn = road.watch(loader.collate_fn)
