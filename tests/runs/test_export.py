@@ -40,10 +40,25 @@ LIBRARIES = {"sentence-transformers": ["sts_lightning"], "onnx": ["sts_lightning
 """What is not installed where an export of each format is used."""
 
 
+def said(example: str, missing: list[str], folder: Path) -> list[list[float]]:
+    """Run an example where some packages are missing, and return its vectors."""
+    script = f"{WITHOUT.format(missing)}{example}print(vectors.tolist())"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True
+    )
+    vectors: list[list[float]] = json.loads(done.stdout.splitlines()[-1])
+    return vectors
+
+
 def test_a_template_in_libraries_that_know_nothing_of_it(config: Config, tmp_path: Path) -> None:
-    """The example of the model card gives the cosines of the run; no code is trusted."""
+    """The example of the model card gives the cosines of the run, and its model folder too; no code is trusted."""
     encoder = trained(tmp_path / "run", config, "prompt=eol", "prompt.pooling=mean")
     vectors = encoder.encode(SENTENCES, normalize=True)
+    of_run = f"""
+from sentence_transformers import SentenceTransformer
+vectors = SentenceTransformer("run/model").encode({SENTENCES}, normalize_embeddings=True)
+"""
+    np.testing.assert_allclose(said(of_run, ["sts_lightning"], tmp_path), vectors, atol=1e-5)
     for format_, missing in LIBRARIES.items():
         out = tmp_path / format_
         main(["export", str(tmp_path / "run"), str(out), "--format", format_])
@@ -51,9 +66,5 @@ def test_a_template_in_libraries_that_know_nothing_of_it(config: Config, tmp_pat
         assert "trust_remote_code" not in example
         if format_ == "sentence-transformers":
             example += f"vectors = model.encode({SENTENCES}, normalize_embeddings=True)\n"
-        script = f"{WITHOUT.format(missing)}{example}print(vectors.tolist())"
-        done = subprocess.run(
-            [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
-        )
-        theirs = json.loads(done.stdout.splitlines()[-1])
+        theirs = said(example, missing, tmp_path)
         np.testing.assert_allclose(theirs, vectors, atol=1e-5 if format_ != "onnx" else 1e-4)
