@@ -17,8 +17,6 @@ from torch import Tensor
 
 from sts_lightning.core.choices import ExportFormat, Role
 from sts_lightning.core.errors import CheckpointError
-from sts_lightning.data.module import DataModule
-from sts_lightning.data.tables import values_of
 from sts_lightning.models.compute.inference import is_out_of_memory, usual_chunk_tokens
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoding import EncodingConfig
@@ -30,9 +28,6 @@ from sts_lightning.models.text.tokenizer import SentenceTokenizer
 from sts_lightning.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)
-
-EACH, CUT = 5, 1000
-"""Number of queries, and of documents, that are compared, and of their characters that are stored."""
 
 QUERIES = [
     "how long does a parcel to Norway take?",
@@ -89,17 +84,6 @@ def texts_of(run: RunFolder) -> tuple[list[str], list[str]]:
             return texts["first"], texts["second"]
     log.info("built-in texts are compared, since the run has stored none")
     return QUERIES, DOCUMENTS
-
-
-def sample_texts(data: DataModule) -> dict[str, list[str]]:
-    """Return some texts of the first and of the second column of training data, for `texts_of`."""
-    name = next((name for name, part in data.parts.items() if part.is_rows), next(iter(data.parts)))
-    table = data.splits[name].train
-    columns = [view.column for view in data.parts[name].views if view.column in table.column_names]
-    rows = table.select(range(min(len(table), 20 * EACH)))
-    first, second = (list(dict.fromkeys(values_of(rows, column))) for column in (columns[0], columns[:2][-1]))
-    second = [text for text in second if text not in first[:EACH]]
-    return {"first": [text[:CUT] for text in first[:EACH]], "second": [text[:CUT] for text in second[:EACH]]}
 
 
 def expect(

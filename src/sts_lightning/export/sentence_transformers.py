@@ -10,7 +10,6 @@ from typing import Any
 
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.export.merged import merged, save_backbone
-from sts_lightning.models.architectures.static_embeddings import StaticModel
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoding import Base
 from sts_lightning.models.loading.folder import (
@@ -45,7 +44,7 @@ def write_sentence_transformers(encoder: SentenceEncoder, folder: Path) -> dict[
     if further := beyond_library(encoder.config):
         wrong = ", ".join(f"{name}={value}" for name, value in further.items())
         raise ConfigError(f"sentence-transformers cannot represent {wrong}; use --format merged.")
-    if isinstance(encoder.plain_backbone, StaticModel):
+    if is_static(encoder.plain_backbone):
         save_weights(encoder, folder)
     else:
         encoder.backbone = merged(encoder)

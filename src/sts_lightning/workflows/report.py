@@ -23,7 +23,7 @@ from sts_lightning.core.files import write_atomic
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS
-from sts_lightning.data.tables import gold_of, parts_of
+from sts_lightning.data.tables import gold_of, parts_of, values_of
 from sts_lightning.data.tasks import rankings_of, scored_tasks
 from sts_lightning.evaluation.binary import describe
 from sts_lightning.evaluation.dev_scores import dev_tasks, monitor_of, title_of
@@ -32,7 +32,6 @@ from sts_lightning.evaluation.score import Disagreement, Scores, find_disagreeme
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
 from sts_lightning.evaluation.verdict import Verdict, compare_tasks, verdict_of
 from sts_lightning.evaluation.verdict import in_words as verdict_in_words
-from sts_lightning.export.check import sample_texts
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.checks import check_weights
 from sts_lightning.models.loading.folder import write_model
@@ -52,6 +51,9 @@ log = logging.getLogger(__name__)
 
 FINAL, PLOTS = "final/", "plots/"
 """Beginnings of the names of final scores and of plots."""
+
+EACH, CUT = 5, 1000
+"""Number of texts of a column that an export is compared with, and of their characters that are stored."""
 
 HP_METRIC = "hp_metric"
 """Score that Lightning's logger declares for TensorBoard's table of runs; -1 until the run has finished."""
@@ -272,6 +274,17 @@ def _details(
         "resumed": parts.resumed,
         **environment(),
     }
+
+
+def sample_texts(data: DataModule) -> dict[str, list[str]]:
+    """Return some texts of the first and of the second column of training data, for exports."""
+    name = next((name for name, part in data.parts.items() if part.is_rows), next(iter(data.parts)))
+    table = data.splits[name].train
+    columns = [view.column for view in data.parts[name].views if view.column in table.column_names]
+    rows = table.select(range(min(len(table), 20 * EACH)))
+    first, second = (list(dict.fromkeys(values_of(rows, column))) for column in (columns[0], columns[:2][-1]))
+    second = [text for text in second if text not in first[:EACH]]
+    return {"first": [text[:CUT] for text in first[:EACH]], "second": [text[:CUT] for text in second[:EACH]]}
 
 
 def _plot_dev(scores: Scores, data: DataModule, run: RunFolder, title: str) -> None:

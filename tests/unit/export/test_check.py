@@ -20,7 +20,7 @@ from sts_lightning.core.choices import ExportFormat
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.rows import labels_file, triplets_file
-from sts_lightning.export.check import DOCUMENTS, QUERIES, check, expect, sample_texts, texts_of
+from sts_lightning.export.check import DOCUMENTS, QUERIES, check, expect, texts_of
 from sts_lightning.export.export import WRITERS
 from sts_lightning.models.encoder import Base, SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert

@@ -32,16 +32,12 @@ from transformers import MODEL_MAPPING, PreTrainedModel
 from sts_lightning.core.choices import Precision, Role
 from sts_lightning.core.errors import CheckpointError, ConfigError, StorageError
 from sts_lightning.core.files import new_folder
-from sts_lightning.models.architectures.jina import JinaBertModel
-from sts_lightning.models.architectures.static_embeddings import KnownWords, StaticModel
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoding import Base, EncodingConfig
-from sts_lightning.models.loading.adapters import adapter_settings, load_adapter
 from sts_lightning.models.loading.backbone import restrain_library
 from sts_lightning.models.loading.checks import check_finite, check_weights
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles
 from sts_lightning.models.loading.own_file import BASE, read_own
-from sts_lightning.models.loading.pipeline import read_model, read_projector
 from sts_lightning.models.pooling import Pooling, width
 from sts_lightning.models.text.template import SLOT
 from sts_lightning.models.text.tokenizer_files import save_tokenizer, save_with_template
@@ -109,6 +105,8 @@ def load_weights(encoder: SentenceEncoder, folder: Path) -> dict[str, Tensor]:
     Raises:
         CheckpointError: The folder is of another model or adapter, or its files are missing or broken.
     """
+    from sts_lightning.models.loading.pipeline import read_model, read_projector  # few runs start from one
+
     own = read_own(ModelFiles(str(folder)))
     ours, theirs = encoder.base or Base(), Base() if own is None else own.base
     if theirs.name != ours.name:
@@ -120,6 +118,8 @@ def load_weights(encoder: SentenceEncoder, folder: Path) -> dict[str, Tensor]:
         has = "no adapter" if adapted else "an adapter"
         raise CheckpointError(f"{folder} was trained with {has}; leave model.adapter as it was.")
     if adapted:  # weights of the same shapes mean others under another scale
+        from sts_lightning.models.loading.adapters import adapter_settings, load_adapter  # peft is slow
+
         stored, new = adapter_settings(folder), encoder.backbone.peft_config["default"]
         for name in SCALE:
             was, given = getattr(stored, name, None), getattr(new, name, None)
@@ -175,7 +175,7 @@ def check_writable(encoder: SentenceEncoder) -> None:
     Raises:
         ConfigError: It is an average of word vectors of a text file.
     """
-    if isinstance(encoder.tokenizer.tokenizer, KnownWords):
+    if hasattr(encoder.tokenizer.tokenizer, "known"):  # words of a file
         raise ConfigError(
             "word vectors of a text file leave out unknown words, which no model folder can say; "
             "eval.py scores them, and training needs another model.",
@@ -215,8 +215,8 @@ def refers_to_base(encoder: SentenceEncoder) -> bool:
 def save_weights(encoder: SentenceEncoder, folder: Path) -> None:
     """Write the weights of the backbone, or of its adapter alone."""
     backbone = encoder.plain_backbone
-    if isinstance(backbone, StaticModel):
-        table = backbone.embeddings.weight[:-1]  # the last row is that of padding
+    if is_static(backbone):
+        table = backbone.get_input_embeddings().weight[:-1]  # the last row is that of padding
         save_file({"embedding.weight": _plain(table)}, folder / "model.safetensors")
     elif hasattr(encoder.backbone, "peft_config"):
         encoder.backbone.save_pretrained(str(folder), save_embedding_layers=False)
@@ -312,11 +312,17 @@ def beyond_library(config: EncodingConfig) -> dict[str, Any]:
 
 def only_ours(backbone: PreTrainedModel) -> bool:
     """Return whether transformers lacks an architecture, or has it only as half of an encoder-decoder."""
-    if isinstance(backbone, StaticModel):
+    if is_static(backbone):
         return False
     unknown = type(backbone.config) not in MODEL_MAPPING and not hasattr(backbone.config, "auto_map")
     half = getattr(backbone.config, "is_encoder_decoder", False)
-    return isinstance(backbone, JinaBertModel) or unknown or half
+    own = type(backbone).__module__.startswith("sts_lightning.")
+    return own or unknown or half
+
+
+def is_static(backbone: PreTrainedModel) -> bool:
+    """Return whether a model is a table of static embeddings."""
+    return backbone.config.model_type == "static_embeddings"
 
 
 def write_modules(
@@ -326,7 +332,7 @@ def write_modules(
     config, rows = encoder.config, encoder.tokenizer
     dense = list(encoder.projector) if config.projection == "always" else []
     names = ["Transformer", "Pooling", *["Dense"] * (len(dense) // 2), *["Normalize"] * config.normalize]
-    if isinstance(encoder.plain_backbone, StaticModel):
+    if is_static(encoder.plain_backbone):
         names = ["StaticEmbedding", *names[2:]]
     modules = [
         {

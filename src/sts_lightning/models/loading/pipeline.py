@@ -23,7 +23,6 @@ from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.files import as_type
 from sts_lightning.models.encoder import SentenceEncoder, pinned
 from sts_lightning.models.encoding import Base, EncodingConfig, takes_settings
-from sts_lightning.models.loading.adapters import adapter_settings, load_adapter
 from sts_lightning.models.loading.backbone import (
     Loaded,
     Loader,
@@ -248,11 +247,16 @@ def read_model(
         backbone, tokenizer = pipeline.static or load_backbone(
             source, dict(base.config), trust_remote_code, base.dtype, base.quantization, device
         )
+    adapter: Any = None
+    if folder is not None:
+        from sts_lightning.models.loading.adapters import adapter_settings, load_adapter  # peft is slow
+
+        adapter = adapter_settings(folder)
     with torch.random.fork_rng(devices=[]):  # a new adapter draws its weights
         encoder = SentenceEncoder(
             backbone,
             tokenizer,
-            adapter=None if folder is None else adapter_settings(folder),
+            adapter=adapter,
             base=own.base if base.name is None else base,
             projector=pipeline.projector,
             **pipeline.settings,
