@@ -51,7 +51,7 @@ def said(example: str, missing: list[str], folder: Path) -> list[list[float]]:
 
 
 def test_a_template_in_libraries_that_know_nothing_of_it(config: Config, tmp_path: Path) -> None:
-    """The example of the card gives the cosines of the run, and so does its model folder; no code is trusted."""
+    """The example of the card gives the run's cosines, and so does its model folder; no code is trusted."""
     encoder = trained(tmp_path / "run", config, "prompt=eol", "prompt.pooling=mean")
     vectors = encoder.encode(SENTENCES, normalize=True)
     of_run = f"""

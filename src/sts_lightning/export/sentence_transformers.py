@@ -15,6 +15,7 @@ from sts_lightning.models.encoding import Base
 from sts_lightning.models.loading.folder import (
     beyond_library,
     describe,
+    is_static,
     save_text,
     save_weights,
     unsayable,

@@ -25,6 +25,7 @@ from sts_lightning.export.export import WRITERS
 from sts_lightning.models.encoder import Base, SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_llama, tiny_mistral
+from sts_lightning.workflows.report import sample_texts
 
 FORMATS: list[ExportFormat] = ["sentence-transformers", "merged", "onnx", "adapter"]
 ROLES: dict[str, Any] = {"query": "query: ", "document": "passage: "}

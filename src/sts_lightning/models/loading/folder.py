@@ -216,7 +216,8 @@ def save_weights(encoder: SentenceEncoder, folder: Path) -> None:
     """Write the weights of the backbone, or of its adapter alone."""
     backbone = encoder.plain_backbone
     if is_static(backbone):
-        table = backbone.get_input_embeddings().weight[:-1]  # the last row is that of padding
+        embeddings: Any = backbone.get_input_embeddings()
+        table = embeddings.weight[:-1]  # the last row is that of padding
         save_file({"embedding.weight": _plain(table)}, folder / "model.safetensors")
     elif hasattr(encoder.backbone, "peft_config"):
         encoder.backbone.save_pretrained(str(folder), save_embedding_layers=False)
