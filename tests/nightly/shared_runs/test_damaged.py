@@ -11,11 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+import sts_lightning
 from sts_lightning.cli.main import main
-from sts_lightning.core.errors import UserError
+from sts_lightning.core.errors import CheckpointError, UserError
+from sts_lightning.models.loading.folder import write_model
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
+from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.support.run_entries import (
     SHORT,
     eval_py,
@@ -48,10 +52,6 @@ def program(*arguments: str) -> Command:
     return call
 
 
-def final(run: Path, output: Path) -> None:
-    train_py(output, *SHORT, f"init_from={run}", "trainer.init=final")
-
-
 COMMANDS: dict[str, Command] = {
     "load": load,
     "eval": eval_py,
@@ -64,16 +64,20 @@ COMMANDS: dict[str, Command] = {
     "mean": program("runs", "mean", "RUN", "OTHER"),
     "resume": resume,
     "init_from": init_from,
-    "final": final,
 }
 
 ENCODING = ("load", "eval", "export", "export_run", "score", "check", "init_from")
 READ_BY: dict[str, tuple[str, ...]] = {
-    "config.yaml": (*ENCODING, "runs", "resume", "final"),
+    "config.yaml": ("runs", "eval", "export", "check", "init_from", "resume", "resume"),
+    "model/model.safetensors": ENCODING,
+    "model/config.json": ENCODING[1:],
+    "model/tokenizer.json": ENCODING[2:],
+    "model/modules.json": ENCODING[3:],
+    "model/sts_lightning.json": ENCODING,
     "metrics.json": ("export", "runs", "mean", "check"),
     "predictions.npz": ("compare", "export", "check"),
-    "checkpoints/best.ckpt": ENCODING,
-    "checkpoints/last.ckpt": ("final", "resume"),
+    "checkpoints/best.ckpt": ENCODING,  # of a run of version 0.3
+    "checkpoints/last.ckpt": ("resume",),
     "stages.yaml": (*ENCODING[:-1], "runs", "compare", "mean"),
 }
 """Commands that read each file."""
@@ -95,21 +99,43 @@ def cut_before(key: str) -> Callable[[Path], object]:
     return lambda path: path.write_text(path.read_text().partition(f"\n{key}")[0])
 
 
-def tensors(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+Tensors = dict[str, Any]
+
+
+def tensors(change: Callable[[Tensors], object]) -> Callable[[Path], object]:
+    """A change of the tensors, or of what else is in a checkpoint."""
+
     def damage(path: Path) -> None:
-        checkpoint = torch.load(path, weights_only=True)
-        change(checkpoint)
-        torch.save(checkpoint, path)
+        if path.suffix == ".safetensors":
+            weights = load_file(path)
+            change({"state_dict": weights})
+            save_file(weights, path, {"format": "pt"})
+        else:
+            checkpoint = torch.load(path, weights_only=True)
+            change(checkpoint)
+            torch.save(checkpoint, path)
 
     return damage
 
 
-def weight(checkpoint: dict[str, Any]) -> torch.Tensor:
-    found: torch.Tensor = next(iter(checkpoint["state_dict"].values()))
+def weight(content: Tensors) -> torch.Tensor:
+    found: torch.Tensor = next(iter(content["state_dict"].values()))
     return found.view(-1)
 
 
+def reshaped(content: Tensors) -> None:
+    content["state_dict"][next(iter(content["state_dict"]))] = torch.zeros(3, 3)
+
+
 EVERY = {"empty": text(""), "half": half, "noise": text(b"\x89PNG\r\n\x1a\n\0\xff")}
+WEIGHTS = {
+    **EVERY,
+    "nan": tensors(lambda content: weight(content)[3:4].fill_(torch.nan)),
+    "infinite": tensors(lambda content: weight(content)[3:4].fill_(torch.inf)),
+    "another shape": tensors(reshaped),
+    "one fewer": tensors(lambda content: content["state_dict"].popitem()),
+}
+JSON = {**EVERY, "a text": text('"x"')}
 DAMAGES: dict[str, dict[str, Callable[[Path], object]]] = {
     "config.yaml": {
         **EVERY,
@@ -117,6 +143,17 @@ DAMAGES: dict[str, dict[str, Callable[[Path], object]]] = {
         "twice": replaced("model:", "model: {}\nmodel:"),
         "no model": replaced("model:", "models:"),
         "cut": cut_before("evaluation:"),  # still YAML, as half of it is by chance
+    },
+    "model/model.safetensors": {**WEIGHTS, "absent": Path.unlink},
+    "model/config.json": {**JSON, "absent": Path.unlink, "a type": replaced('"bert"', '"bort"')},
+    "model/tokenizer.json": {**JSON, "absent": Path.unlink},
+    "model/modules.json": {**JSON, "no path": replaced('"path"', '"paths"')},
+    "model/sts_lightning.json": {
+        **JSON,
+        "a value": replaced('"mean"', '"median"'),
+        "a setting": replaced('"pooling"', '"pools"'),
+        "no base": replaced('"base"', '"bases"'),
+        "a precision": replaced('"precision": null', '"precision": "x"'),
     },
     "metrics.json": {
         **EVERY,
@@ -126,19 +163,10 @@ DAMAGES: dict[str, dict[str, Callable[[Path], object]]] = {
         "deep": text("[" * 100_000),
     },
     "predictions.npz": {**EVERY, "an array": lambda path: np.save(path.open("wb"), np.zeros(3))},
-    "checkpoints/best.ckpt": {
-        **EVERY,
-        "nan": tensors(lambda checkpoint: weight(checkpoint)[3:4].fill_(torch.nan)),
-        "infinite": tensors(lambda checkpoint: weight(checkpoint)[3:4].fill_(torch.inf)),
-        "another shape": tensors(
-            lambda checkpoint: checkpoint["state_dict"].update(
-                {next(iter(checkpoint["state_dict"])): torch.zeros(3, 3)}
-            )
-        ),
-    },
+    "checkpoints/best.ckpt": WEIGHTS,
     "checkpoints/last.ckpt": {
         **EVERY,
-        "no weights": tensors(lambda checkpoint: checkpoint.pop("state_dict")),
+        "no weights": tensors(lambda content: content.pop("state_dict")),
     },
     "stages.yaml": {
         "empty": EVERY["empty"],
@@ -204,6 +232,8 @@ def test_a_damaged_file_is_named(
 ) -> None:
     caplog.set_level(logging.INFO)
     DAMAGES[file][damage](run / file)
+    if file == "checkpoints/best.ckpt":
+        shutil.rmtree(run / "model")
     try:
         COMMANDS[command](run, run.parent / "output")
         left = ""
@@ -213,8 +243,28 @@ def test_a_damaged_file_is_named(
     output = run.parent / "output"
     page = output.read_text() if output.is_file() else ""
     said = f"{captured.out}{captured.err}{caplog.text}{left}{page}"
-    assert Path(file).name in said
+    library = file.startswith("model/") and f"{run / 'model'}" in said  # it does not say which file it was
+    assert Path(file).name in said or library
     assert "Traceback" not in said
     assert len(left) < 1000
     assert left or command == "runs", "accepted"
-    assert not output.is_dir() or command in ("resume", "init_from", "final")
+    assert not output.is_dir() or command in ("resume", "init_from")
+
+
+@pytest.mark.usefixtures("keeps_state")
+def test_a_damaged_selection_of_a_resumed_run(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train_py(run, *SHORT)
+    (run / "metrics.json").unlink()
+    shutil.rmtree(run / "model")
+    half(run / "checkpoints" / "best.ckpt")
+    with pytest.raises(CheckpointError, match=r"best\.ckpt"):
+        resume(run, tmp_path / "out")
+
+
+def test_dense_layers_that_are_gone(tmp_path: Path) -> None:
+    """New ones in their place would be random."""
+    write_model(tiny_bert(projection="always"), tmp_path / "model")
+    (tmp_path / "model" / "modules.json").unlink()
+    with pytest.raises(CheckpointError, match=r"modules\.json"):
+        sts_lightning.load(tmp_path / "model")

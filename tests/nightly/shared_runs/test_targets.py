@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sts_lightning.cli.main import main
 from sts_lightning.core.errors import UntrustedError
 from tests.support.run_changes import PLACES, Values, model_folder, of_that_folder
 from tests.support.run_entries import ENTRIES, Bomb, edit
@@ -22,12 +22,10 @@ OF_ENCODER = [
     "adapter, deeper",
     "model.config",
 ]
-REST = [place for place in PLACES if place not in OF_ENCODER]
 CASES = [
     *((place, "load") for place in OF_ENCODER),
     *((place, "resume") for place in PLACES),
-    *(("model", entry) for entry in ENTRIES if entry not in ("load", "resume")),
-    *((place, "average") for place in ("data", "loss")),
+    *((place, "average") for place in ("model", "data")),
 ]
 
 
@@ -36,18 +34,20 @@ def test_a_class_of_the_senders(
     place: str, entry: str, run: Path, payload: str, marker: Path, tmp_path: Path
 ) -> None:
     edit(run / "config.yaml", lambda cfg: PLACES[place](cfg, {"_target_": payload}))
+    if entry == "load":  # as of version 0.3, whose model is built once more
+        shutil.rmtree(run / "model")
     with pytest.raises(UntrustedError, match=r"_target_'?: 'payload_\w+\.run'"):
         ENTRIES[entry](run, tmp_path / "out")
     assert not marker.exists()
 
 
 @pytest.mark.parametrize("entry", ["load", "eval", "export", "init_from"])
-def test_where_an_encoder_is_wanted_nothing_else_is_built(
+def test_what_reads_the_model_builds_no_class(
     entry: str, run: Path, payload: str, marker: Path, tmp_path: Path
 ) -> None:
     def change(cfg: Values) -> None:
-        for place in REST:
-            PLACES[place](cfg, {"_target_": payload})
+        for place in PLACES.values():
+            place(cfg, {"_target_": payload})
 
     edit(run / "config.yaml", change)
     ENTRIES[entry](run, tmp_path / "out")
@@ -89,7 +89,7 @@ def test_names_that_reach_further_than_they_look(trick: str, run: Path, marker: 
     bomb.write_bytes(pickle.dumps(Bomb(marker)))
     edit(run / "config.yaml", lambda cfg: cfg["model"].update(adapter=TRICKS[trick](marker, bomb)))
     with pytest.raises(UntrustedError, match="_target_"):
-        ENTRIES["load"](run, tmp_path / "out")
+        ENTRIES["resume"](run, tmp_path / "out")
     assert not marker.exists()
 
 
@@ -100,16 +100,7 @@ def test_consent_that_a_folder_gives_itself_counts_for_nothing(
     edit(run / "config.yaml", of_that_folder(run / "model", trust_remote_code=True))
     edit(run / "config.yaml", lambda cfg: cfg.update(trust=True, trust_remote_code=True))
     edit(run / "config.yaml", lambda cfg: PLACES["loss"](cfg, {"_target_": payload}))
-    for entry in ENTRIES.values():
+    for entry in ("resume", "average"):
         with pytest.raises(UntrustedError):
-            entry(run, tmp_path / "out")
-    assert not marker.exists()
-
-
-def test_the_command_that_exports(
-    run: Path, payload: str, marker: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    edit(run / "config.yaml", lambda cfg: PLACES["adapter"](cfg, {"_target_": payload}))
-    with pytest.raises(SystemExit, match="payload"):
-        main(["export", str(run), str(tmp_path / "out")])
+            ENTRIES[entry](run, tmp_path / "out")
     assert not marker.exists()
