@@ -53,7 +53,8 @@ def read_own(files: ModelFiles) -> Own | None:
             {name: content["base"][name] for name in ("name", "dtype", "quantization", "config")}, Base
         )
         encoding = EncodingConfig.from_json(content["encoding"], source)
-        return Own(encoding, base, content.get("precision"), content.get("step"))
+        precision = as_type(content.get("precision"), Precision | None)
+        return Own(encoding, base, precision, content.get("step"))
     except (KeyError, TypeError, ValueError) as error:
         what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise CheckpointError(f"{source}: {what}", key="model.name") from error

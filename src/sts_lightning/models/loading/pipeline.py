@@ -347,7 +347,10 @@ def _read(files: ModelFiles) -> Pipeline:
         ):
             static = _static(files, "")
         settings = {field.name: getattr(own.encoding, field.name) for field in fields(own.encoding)}
-        return Pipeline(f"{files.name}: {OWN_FILE}", settings, _projector(files, modules), static=static)
+        projector = _projector(files, modules)
+        if projector is None and own.encoding.projection == "always":  # a new one would be random
+            raise CheckpointError(f"{files.name}: modules.json has no dense layer.", key="model.name")
+        return Pipeline(f"{files.name}: {OWN_FILE}", settings, projector, static=static)
     if modules:
         return _of_sentence_transformers(files, modules)
     settings = files.json("config.json", dict)
