@@ -25,7 +25,9 @@ def test_code_that_comes_with_a_model(
     model_folder(run / "model", marker)
     edit(run / "config.yaml", of_that_folder(run / "model"))
     edit(run / "config.yaml", set_at(f"{group}.trust_remote_code", True))
-    expected = pytest.raises(UntrustedError, match=r"trust_remote_code: True \(code that comes with the model")
+    expected = pytest.raises(
+        UntrustedError, match=r"trust_remote_code: True \(code that comes with the model"
+    )
     with expected if entry in ("resume", "average") else nullcontext():
         ENTRIES[entry](run, tmp_path / "out")
     assert not marker.exists()
@@ -39,7 +41,9 @@ def test_weights_for_a_model_whose_code_is_not_run(
     for folder in (run / "model", tmp_path / "base"):
         model_folder(folder, marker)
         path = folder / "tokenizer_config.json"
-        path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "auto_map"}))
+        path.write_text(
+            json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "auto_map"})
+        )
     edit(run / "model" / "sts_lightning.json", set_at("base.name", str(tmp_path / "base")))
     path = run / "model" / "sts_lightning.json"
     path.write_text(json.dumps(yaml.safe_load(path.read_text())))
