@@ -132,8 +132,7 @@ def load_weights(encoder: SentenceEncoder, folder: Path) -> dict[str, Tensor]:
         if adapted:
             load_adapter(encoder.backbone, folder)
         elif not refers_to_base(encoder):
-            runs_code = type(encoder.plain_backbone).__module__.startswith("transformers_modules.")
-            stored, _ = read_model(str(folder), runs_code)
+            stored, _ = read_model(str(folder), hasattr(encoder.plain_backbone.config, "auto_map"))
             _copy(stored.plain_backbone.state_dict(), encoder.plain_backbone, folder)
     training = _read_tensors(folder / TRAINING) if (folder / TRAINING).is_file() else {}
 
