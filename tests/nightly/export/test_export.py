@@ -27,7 +27,7 @@ def test_what_has_no_form_is_refused(config: Config, tmp_path: Path) -> None:
     trained(tmp_path / "bert", config)
     with pytest.raises(CheckpointError, match="has no adapter; use --format merged"):
         export(tmp_path / "bert", tmp_path / "out", "adapter")
-    with pytest.raises(CheckpointError, match="none/model does not exist"):
+    with pytest.raises(CheckpointError, match="none is not a run folder"):
         export(tmp_path / "none", tmp_path / "out", "adapter")
     (tmp_path / "out").mkdir()
     with pytest.raises(ConfigError, match="exists already"):

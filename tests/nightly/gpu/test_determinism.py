@@ -59,7 +59,7 @@ def test_families_of_models_use_none_but_those_that_are_known_to(model_type: str
     if model_type == "opt":
         number_positions(backbone)
     pooling: Pooling = "last_token" if is_causal(backbone) else "mean"
-    encoder = SentenceEncoder(backbone, character_tokenizer(), pooling, max_length=64).train()
+    encoder = SentenceEncoder(backbone, character_tokenizer(), pooling=pooling, max_length=64).train()
     with Recorder() as recorder, emulated_gpu():
         if model_type not in NOT_REPEATABLE:  # they count integers, which only CUDA's histc can
             encoder = encoder.to("cuda")

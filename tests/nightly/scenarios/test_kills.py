@@ -30,6 +30,7 @@ SHORT = [
     "trainer.max_epochs=2",
     "trainer.log_every_n_steps=1",
     "trainer.save_every=3",
+    "trainer.keep_state=true",  # to compare it
     "logger=csv",
 ]
 

@@ -62,6 +62,8 @@ def test_all_settings_and_weights_come_back(name: str, tmp_path: Path) -> None:
     again, precision = read_model(str(tmp_path / "model"))
     assert again.config == encoder.config
     assert precision == "16-true"
+    for (key, value), other in zip(again.state_dict().items(), encoder.state_dict().values(), strict=True):
+        assert torch.equal(value, other), key
     for role in (None, "query", "document"):
         assert np.array_equal(again.encode(TEXTS, prompt=role), encoder.encode(TEXTS, prompt=role))
     fresh = tiny_bert(**SHORT, **(SAYABLE | UNSAYABLE)[name])

@@ -37,13 +37,10 @@ from sts_lightning.models.encoding import Base, EncodingConfig
 from sts_lightning.models.loading.backbone import restrain_library
 from sts_lightning.models.loading.checks import check_finite, check_weights
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles
-from sts_lightning.models.loading.own_file import BASE, read_own
+from sts_lightning.models.loading.own_file import BASE, TRAINING, read_own
 from sts_lightning.models.pooling import Pooling, width
 from sts_lightning.models.text.template import SLOT
 from sts_lightning.models.text.tokenizer_files import save_tokenizer, save_with_template
-
-TRAINING = "training.safetensors"
-"""File of the weights that training has and evaluation does not."""
 
 SCALE = ("r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern")
 """Settings of LoRA that decide the factor of its weights."""

@@ -14,6 +14,9 @@ from sts_lightning.models.encoding import Base, EncodingConfig
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles
 from sts_lightning.models.text.template import MASK
 
+TRAINING = "training.safetensors"
+"""File of the weights that training has and evaluation does not: of a loss head, of a projection."""
+
 BASE = "base"
 """Folder in a model folder with the base of an adapter that has no name."""
 

@@ -31,9 +31,9 @@ from sts_lightning.models.loading.backbone import (
     load_backbone,
     naming_base,
 )
-from sts_lightning.models.loading.checks import check_finite
+from sts_lightning.models.loading.checks import check_finite, check_weights
 from sts_lightning.models.loading.hub import OWN_FILE, POOLINGS, SETTINGS, ModelFiles, find_adapter
-from sts_lightning.models.loading.own_file import base_of, read_own
+from sts_lightning.models.loading.own_file import TRAINING, base_of, read_own
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.models.text.template import SLOT
 
@@ -235,17 +235,17 @@ def read_model(
     files = ModelFiles(name)
     own = read_own(files)
     if own is None:
-        quantization = quantization or "none"
-        return from_pipeline(name, None, None, trust_remote_code, "float32", quantization, device), None
+        how = quantization or "none"
+        return from_pipeline(name, None, None, trust_remote_code, "float32", how, device), None
     pipeline, base, folder = _read(files), own.base, find_adapter(name)
-    source, quantization = name, quantization or "none"
+    source, how = name, quantization or "none"
     refers = folder is not None or (pipeline.static is None and files.path("config.json") is None)
     if refers:
         source, base = base_of(files, own)
-        base = replace(base, quantization=base.quantization if quantization == "none" else quantization)
+        how = quantization or base.quantization
     with naming_base(name, source) if refers else nullcontext():
         backbone, tokenizer = pipeline.static or load_backbone(
-            source, dict(base.config), trust_remote_code, base.dtype, base.quantization, device
+            source, dict(base.config), trust_remote_code, base.dtype, how, device
         )
     adapter: Any = None
     if folder is not None:
@@ -257,12 +257,20 @@ def read_model(
             backbone,
             tokenizer,
             adapter=adapter,
-            base=own.base if base.name is None else base,
+            base=own.base if base.name is None else replace(base, quantization=how),
             projector=pipeline.projector,
             **pipeline.settings,
         )
         if folder is not None:
             load_adapter(encoder.backbone, folder)
+    if own.encoding.projection not in ("none", "always") and (path := files.path(TRAINING)) is not None:
+        layers = {
+            key.partition(".")[2]: value
+            for key, value in load_file(path).items()
+            if key.startswith("projector.")
+        }
+        check_weights(encoder.projector.state_dict(), layers, str(path))
+        encoder.projector.load_state_dict(layers)
     return encoder, own.precision
 
 
