@@ -163,6 +163,13 @@ def test_weights_of_another_model_are_rejected(tmp_path: Path) -> None:
         load_weights(tiny_llama(**SHORT, adapter=LORA), tmp_path / "model")
 
 
+def test_broken_weights_of_training_are_named(tmp_path: Path) -> None:
+    write_model(tiny_bert(**SHORT, projection="train"), tmp_path / "model")
+    (tmp_path / "model/training.safetensors").write_bytes(b"noise")
+    with pytest.raises(CheckpointError, match=r"training\.safetensors cannot be read"):
+        read_model(str(tmp_path / "model"))
+
+
 def test_settings_of_other_versions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_model(tiny_bert(**SHORT, pooling="cls"), tmp_path / "model")
     path = tmp_path / "model/sts_lightning.json"

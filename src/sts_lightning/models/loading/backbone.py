@@ -213,9 +213,8 @@ def load_merged(
             source, config, trust_remote_code, dtype, base.quantization, device
         )
     floats = ((key, value) for key, value in backbone.named_parameters() if value.is_floating_point())
-    frozen = {
-        key for key, value in floats if not value.requires_grad
-    }  # quantised ones train once they are not
+    # Quantised weights are not among them: they train once they are dequantised.
+    frozen = {key for key, value in floats if not value.requires_grad}
     try:
         whole = add_adapter(backbone, settings)
     except ValueError as error:

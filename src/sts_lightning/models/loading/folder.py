@@ -35,9 +35,9 @@ from sts_lightning.core.files import new_folder
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoding import Base, EncodingConfig
 from sts_lightning.models.loading.backbone import restrain_library
-from sts_lightning.models.loading.checks import check_finite, check_weights
+from sts_lightning.models.loading.checks import check_weights
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles
-from sts_lightning.models.loading.own_file import BASE, TRAINING, read_own
+from sts_lightning.models.loading.own_file import BASE, TRAINING, read_own, read_training
 from sts_lightning.models.pooling import Pooling, width
 from sts_lightning.models.text.template import SLOT
 from sts_lightning.models.text.tokenizer_files import save_tokenizer, save_with_template
@@ -104,7 +104,8 @@ def load_weights(encoder: SentenceEncoder, folder: Path) -> dict[str, Tensor]:
     """
     from sts_lightning.models.loading.pipeline import read_model, read_projector  # few runs start from one
 
-    own = read_own(ModelFiles(str(folder)))
+    files = ModelFiles(str(folder))
+    own = read_own(files)
     ours, theirs = encoder.base or Base(), Base() if own is None else own.base
     if theirs.name != ours.name:
         raise CheckpointError(
@@ -131,19 +132,12 @@ def load_weights(encoder: SentenceEncoder, folder: Path) -> dict[str, Tensor]:
         elif not refers_to_base(encoder):
             stored, _ = read_model(str(folder), hasattr(encoder.plain_backbone.config, "auto_map"))
             _copy(stored.plain_backbone.state_dict(), encoder.plain_backbone, folder)
-    training = _read_tensors(folder / TRAINING) if (folder / TRAINING).is_file() else {}
-
-    def part(prefix: str) -> dict[str, Tensor]:
-        return {
-            name.removeprefix(prefix): value for name, value in training.items() if name.startswith(prefix)
-        }
-
     if encoder.config.projection == "always":
-        projector = read_projector(ModelFiles(str(folder)))
+        projector = read_projector(files)
         _copy({} if projector is None else projector.state_dict(), encoder.projector, folder)
     elif encoder.config.projection != "none":
-        _copy(part("projector."), encoder.projector, folder)
-    return part("loss.")
+        _copy(read_training(files, "projector."), encoder.projector, folder)
+    return read_training(files, "loss.")
 
 
 def step_of(folder: Path) -> int | None:
@@ -155,15 +149,6 @@ def step_of(folder: Path) -> int | None:
 def _copy(weights: dict[str, Tensor], module: nn.Module, folder: Path) -> None:
     check_weights(module.state_dict(), weights, str(folder))
     module.load_state_dict(weights)
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        weights = load_file(path)
-    except Exception as error:  # safetensors has another error class in each version
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
-    check_finite(weights.items(), str(path))
-    return weights
 
 
 def check_writable(encoder: SentenceEncoder) -> None:

@@ -7,10 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import load_file
+from torch import Tensor
+
 from sts_lightning.core.choices import Precision
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.files import as_type
 from sts_lightning.models.encoding import Base, EncodingConfig
+from sts_lightning.models.loading.checks import check_finite
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles
 from sts_lightning.models.text.template import MASK
 
@@ -84,6 +88,23 @@ def _of_0_3(content: Mapping[str, Any], files: ModelFiles) -> dict[str, Any]:
         encoding["template"] = template.replace(token, MASK) if token else template
     base = {"name": adapter_base(files), "quantization": content.get("quantization", "none")}
     return {"encoding": encoding, "base": base | {"dtype": "float32", "config": {}}}
+
+
+def read_training(files: ModelFiles, part: str) -> dict[str, Tensor]:
+    """Read the weights of a part in `TRAINING`, ``loss.`` or ``projector.``, by their names in it.
+
+    Raises:
+        CheckpointError: The file is broken.
+    """
+    path = files.path(TRAINING)
+    if path is None:
+        return {}
+    try:
+        weights = load_file(path)
+    except Exception as error:  # safetensors has another error class in each version
+        raise CheckpointError(f"{path} cannot be read: {error}", key="model.name") from error
+    check_finite(weights.items(), str(path), "model.name")
+    return {name.removeprefix(part): value for name, value in weights.items() if name.startswith(part)}
 
 
 def adapter_base(files: ModelFiles) -> str | None:

@@ -33,7 +33,7 @@ from sts_lightning.models.loading.backbone import (
 )
 from sts_lightning.models.loading.checks import check_finite, check_weights
 from sts_lightning.models.loading.hub import OWN_FILE, POOLINGS, SETTINGS, ModelFiles, find_adapter
-from sts_lightning.models.loading.own_file import TRAINING, base_of, read_own
+from sts_lightning.models.loading.own_file import TRAINING, base_of, read_own, read_training
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.models.text.template import SLOT
 
@@ -263,13 +263,8 @@ def read_model(
         )
         if folder is not None:
             load_adapter(encoder.backbone, folder)
-    if own.encoding.projection not in ("none", "always") and (path := files.path(TRAINING)) is not None:
-        layers = {
-            key.partition(".")[2]: value
-            for key, value in load_file(path).items()
-            if key.startswith("projector.")
-        }
-        check_weights(encoder.projector.state_dict(), layers, str(path))
+    if own.encoding.projection not in ("none", "always") and (layers := read_training(files, "projector.")):
+        check_weights(encoder.projector.state_dict(), layers, f"{name}: {TRAINING}")
         encoder.projector.load_state_dict(layers)
     return encoder, own.precision
 
