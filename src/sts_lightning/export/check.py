@@ -12,19 +12,15 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from sts_lightning.core.choices import ExportFormat, Role
 from sts_lightning.core.errors import CheckpointError
-from sts_lightning.models.compute.inference import is_out_of_memory, usual_chunk_tokens
+from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.loading.hub import ModelFiles
 from sts_lightning.models.loading.pipeline import tolerance_of
-from sts_lightning.models.pooling import pool
 from sts_lightning.models.text.template import BARE, SLOT, set_post_processor
-from sts_lightning.models.text.tokenizer import SentenceTokenizer
 from sts_lightning.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)
@@ -249,38 +245,17 @@ def _pooled(model: Any, bare: Any, folder: Path, config: EncodingConfig) -> Vect
     """
     from transformers import AutoTokenizer
 
-    if config.bidirectional_layers:
-        from sts_lightning.models.architectures.bidirectional import make_bidirectional
-
-        make_bidirectional(bare, config.bidirectional_layers)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     if (without := tokenizer.init_kwargs.pop(BARE, None)) is not None:  # the settings have the template too
         set_post_processor(tokenizer, without)
-    tokenizer.padding_side = "right"
-    rows = SentenceTokenizer(tokenizer, config)
-    length = config.evaluation_length
-    rows.evaluation_length = length if isinstance(length, int) else None
-    model.eval()
+    # Neither dense layers nor subtracted templates are in the hidden states of a transformer.
+    settings = config.as_json() | {"projection": "none", "denoise_evaluation": False}
+    encoder = SentenceEncoder(bare, tokenizer, **settings)
+    encoder.backbone = model
+    encoder.tells_truncation = False
 
-    def embed(chunk: dict[str, Tensor]) -> Tensor:
-        mask = chunk["attention_mask"]
-        given = {name: values.to(bare.device) for name, values in chunk.items()}
-        output = model(
-            input_ids=given["input_ids"], attention_mask=given["attention_mask"], output_hidden_states=True
-        )
-        hidden = output.hidden_states
-        if config.layer != -1:
-            hidden = (hidden[config.layer],)
-        elif config.pooling != "first_last_mean":
-            hidden = (output.last_hidden_state,)
-        return pool(config.pooling, [part.cpu() for part in hidden], mask, chunk.get("mask_at"))
-
-    @torch.no_grad()
     def vectors(texts: Sequence[str], role: Role | None) -> np.ndarray:
-        batch = rows.rows(texts, usual_chunk_tokens("cpu"), text_edit=config.text_edit, role=role)
-        pooled = batch.arrange(torch.cat(list(map(embed, batch.chunks))))
-        pooled = F.normalize(pooled, dim=-1) if config.normalize else pooled
-        return np.asarray(pooled[:, : config.truncate_dim].numpy())
+        return encoder.encode(texts, prompt=role)
 
     return vectors
 
