@@ -189,9 +189,9 @@ class SentenceEncoder(nn.Module):
             loader: Function that returns backbone and tokenizer.
             **settings: Fields of `EncodingConfig`.
         """
-        backbone, tokenizer = loader(name, config, trust_remote_code, dtype, quantization, device)
-        base = Base(pinned(name, backbone), dtype, quantization, config or {})
-        encoder = cls(backbone, tokenizer, adapter=adapter, base=base, **settings)
+        base = Base(name, dtype, quantization, config or {})
+        backbone, tokenizer = loader(base, trust_remote_code, device)
+        encoder = cls(backbone, tokenizer, adapter=adapter, base=pinned(base, backbone), **settings)
         if encoder.device.type != "meta":
             warn_of_pipeline(name, encoder.config.pooling, settings.get("template"))
         return encoder
@@ -634,10 +634,12 @@ def freeze(encoder: SentenceEncoder, frozen: Frozen) -> SentenceEncoder:
     return encoder
 
 
-def pinned(name: str, backbone: PreTrainedModel) -> str:
-    """Return the name of a model of the hub with the commit of its files; that of a folder as it is."""
-    commit = getattr(backbone.config, "_commit_hash", None)
-    return name if "@" in name or Path(name).is_dir() or not commit else f"{name}@{commit}"
+def pinned(base: Base, backbone: PreTrainedModel) -> Base:
+    """Return a base with the commit of its files, if it is on the hub."""
+    commit, name = getattr(backbone.config, "_commit_hash", None), base.name or ""
+    return (
+        base if "@" in name or Path(name).is_dir() or not commit else replace(base, name=f"{name}@{commit}")
+    )
 
 
 def position_offset(backbone: PreTrainedModel) -> int:

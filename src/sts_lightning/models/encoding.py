@@ -169,9 +169,10 @@ class Base:
 
     Attributes:
         name: Local folder, or id on the model hub with ``@commit``; None for weights that a function made.
-        dtype: dtype of the weights, and compute dtype of quantised ones.
+        dtype: dtype of the weights, whatever that of the files; compute dtype of quantised ones.
         quantization: Quantisation of the linear layers.
-        config: Attributes of the model's configuration that were set.
+        config: Attributes of the model's configuration to set, such as ``hidden_dropout_prob``, and
+            ``attn_implementation`` (see `Attention`).
     """
 
     name: str | None = None

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -25,9 +25,9 @@ from transformers import (
 )
 from transformers.quantizers.auto import AutoHfQuantizer
 
-from sts_lightning.core.choices import DtypeName, Quantization
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoding import Base
 from sts_lightning.models.loading.backbone import (
     Loaded,
     class_of,
@@ -76,19 +76,13 @@ def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = N
     notes: list[str] = []
     depth: int | None = None
 
-    def load(
-        name: str,
-        config: dict[str, Any] | None,
-        trust_remote_code: bool,
-        dtype: DtypeName,
-        quantization: Quantization,
-        device: str | None,
-    ) -> Loaded:
+    def load(base: Base, trust_remote_code: bool, device: str | None) -> Loaded:
+        name = str(base.name)
         while find_adapter(name) is not None:  # merged into its base, it changes no shape
             files = ModelFiles(name)
-            name = base_of(files, read_own(files))[0]
+            name = str(base_of(files, read_own(files)).name)
         settings = _settings(name, trust_remote_code, notes)
-        configure(settings, config or {}, name, trust_remote_code)
+        configure(settings, dict(base.config), name, trust_remote_code)
         nonlocal depth
         shape = text_config(settings)
         depth = getattr(shape, "num_hidden_layers", None)
@@ -96,8 +90,8 @@ def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = N
             if getattr(shape, "layer_types", None) is not None:
                 shape.layer_types = list(shape.layer_types)[:layers]
             shape.num_hidden_layers = layers
-        backbone = _build(name, settings, trust_remote_code, dtype, quantization)
-        set_attention(backbone, config or {}, name)
+        backbone = _build(replace(base, name=name), settings, trust_remote_code)
+        set_attention(backbone, base.config, name)
         return backbone, _tokenizer(name, trust_remote_code, is_causal(backbone), notes)
 
     with explaining_untraceable(), _quiet():
@@ -168,27 +162,21 @@ def counting_tokenizer(causal: bool) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **_published()["special_tokens"])
 
 
-def _build(
-    name: str,
-    settings: PreTrainedConfig,
-    trust_remote_code: bool,
-    dtype: DtypeName,
-    quantization: Quantization,
-) -> PreTrainedModel:
+def _build(base: Base, settings: PreTrainedConfig, trust_remote_code: bool) -> PreTrainedModel:
     """Build a backbone by its shape, its linear layers those of bitsandbytes if quantised."""
-    precision = dtype_of(dtype)
+    precision = dtype_of(base.dtype)
     with torch.device("meta"):
         architecture: Any = class_of(settings)
         if hasattr(architecture, "from_config"):  # one of the library's loaders, not a class of a model
             model = architecture.from_config(settings, trust_remote_code=trust_remote_code, dtype=precision)
         else:
             model = architecture._from_config(settings, dtype=precision)
-    if quantization != "none":
-        quantizer = AutoHfQuantizer.from_config(quantization_config(quantization, precision))
+    if base.quantization != "none":
+        quantizer = AutoHfQuantizer.from_config(quantization_config(base.quantization, precision))
         quantizer.preprocess_model(model=model, device_map={"": "cpu"})
         quantizer.postprocess_model(model=model)
         model.is_quantized = True
-    backbone = take_encoder(model.eval(), name)
+    backbone = take_encoder(model.eval(), str(base.name))
     prepare(backbone)
     return backbone
 

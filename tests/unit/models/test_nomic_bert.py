@@ -15,6 +15,7 @@ from scipy.special import expit, softmax
 
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoding import Base
 from sts_lightning.models.loading.backbone import load_backbone
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.support.exports import stored_again
@@ -149,7 +150,7 @@ def test_vectors_are_those_of_the_formulas(write: Write) -> None:
 
 
 def test_every_weight_is_read(write: Write) -> None:
-    backbone, _ = load_backbone(str(write()))
+    backbone, _ = load_backbone(Base(str(write())))
     count = sum(parameter.numel() for parameter in backbone.parameters())
     assert count == sum(int(np.prod(shape)) for shape in shapes().values())
     assert (backbone.config.hidden_size, backbone.config.num_hidden_layers) == (SIZE, LAYERS)
@@ -158,7 +159,7 @@ def test_every_weight_is_read(write: Write) -> None:
 def test_settings_in_the_librarys_names_alone(write: Write) -> None:
     """As those of version 1.5."""
     sizes = dict.fromkeys(("n_embd", "n_layer", "n_head", "n_inner", "rotary_emb_base"))
-    backbone, _ = load_backbone(str(write(**sizes)))
+    backbone, _ = load_backbone(Base(str(write(**sizes))))
     assert backbone.config.head_dim == SIZE // HEADS
 
 
@@ -178,16 +179,16 @@ def test_settings_in_the_librarys_names_alone(write: Write) -> None:
 )
 def test_other_architectures_are_rejected(key: str, value: Any, write: Write) -> None:
     with pytest.raises(ConfigError) as error:
-        load_backbone(str(write(**{key: value})))
+        load_backbone(Base(str(write(**{key: value}))))
     assert error.value.key == "model.name"
     assert key in str(error.value)
 
 
 def test_further_weights_are_rejected(write: Write) -> None:
     with pytest.raises(CheckpointError) as error:
-        load_backbone(str(write(extra="encoder.layers.0.attn.Wqkv.bias")))
+        load_backbone(Base(str(write(extra="encoder.layers.0.attn.Wqkv.bias"))))
     assert "further weights" in str(error.value)
-    load_backbone(str(write(extra="cls.predictions.bias")))  # a language-model head is not used
+    load_backbone(Base(str(write(extra="cls.predictions.bias"))))  # a language-model head is not used
 
 
 def test_a_model_folder_comes_back(write: Write, tmp_path: Path) -> None:

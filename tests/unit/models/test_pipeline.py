@@ -17,6 +17,7 @@ from transformers import AutoModel, AutoTokenizer
 
 import sts_lightning
 from sts_lightning.core.errors import CheckpointError, ConfigError
+from sts_lightning.models.encoding import Base
 from sts_lightning.models.loading.backbone import load_backbone
 from sts_lightning.models.loading.pipeline import from_pipeline
 from sts_lightning.testing.tiny_bert import character_tokenizer
@@ -372,10 +373,10 @@ def test_another_similarity_is_named(
 
 def test_a_plan_reads_no_weights_of_the_transformer(folder: Path) -> None:
     merge(folder / WHOLE, prompts={"a": "one "}, default_prompt_name="a")
-    seen: list[str] = []
+    seen: list[str | None] = []
 
-    def stand_in(name: str, *loading: Any) -> Any:
-        seen.append(name)
+    def stand_in(base: Base, *loading: Any) -> Any:
+        seen.append(base.name)
         return tiny("bert").to("meta"), character_tokenizer()
 
     encoder = from_pipeline(str(folder), loader=stand_in)
@@ -391,9 +392,9 @@ def test_a_plan_reads_no_weights_of_the_transformer(folder: Path) -> None:
 def test_weights_are_read_once(folder: Path) -> None:
     loads: list[Any] = []
 
-    def counted(name: str, *loading: Any) -> Any:
-        loads.append((name, loading[2]))
-        return load_backbone(name, *loading)
+    def counted(base: Base, *loading: Any) -> Any:
+        loads.append((base.name, base.dtype))
+        return load_backbone(base, *loading)
 
     encoder = from_pipeline(str(folder), dtype="bfloat16", loader=counted)
     assert loads == [(str(folder), "bfloat16")]

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pickle import UnpicklingError
@@ -26,10 +27,11 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
 
-from sts_lightning.core.choices import Attention, DtypeName, Precision, Quantization
+from sts_lightning.core.choices import Attention, DtypeName, Precision
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.core.hardware import local_gpu, multiplies_bfloat16
 from sts_lightning.models.compute.inference import is_out_of_memory
+from sts_lightning.models.encoding import Base
 from sts_lightning.models.loading.checks import check_finite
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles, find, find_adapter
 from sts_lightning.models.loading.own_file import base_of, read_own
@@ -59,18 +61,7 @@ def dtype_of(name: DtypeName) -> torch.dtype:
 Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 
 
-Loader = Callable[..., Loaded]
-"""Function with the arguments of `load_backbone`, in its order; a plan has one that reads no weights."""
-
-
-def load_backbone(
-    name: str,
-    config: dict[str, Any] | None = None,
-    trust_remote_code: bool = False,
-    dtype: DtypeName = "float32",
-    quantization: Quantization = "none",
-    device: str | None = None,
-) -> Loaded:
+def load_backbone(base: Base, trust_remote_code: bool = False, device: str | None = None) -> Loaded:
     """Load a backbone, without pooling layer or language-model head, and its tokenizer.
 
     Of an encoder-decoder only the encoder is loaded; of an adapter its base, with the adapter merged into
@@ -79,12 +70,8 @@ def load_backbone(
     its parts: plain tensors only, no code of a pickle is run.
 
     Args:
-        name: Local folder, or id on the model hub, optionally followed by ``@commit`` to pin the revision.
-        config: Attributes of the model's configuration to set, such as ``hidden_dropout_prob``, and
-            ``attn_implementation`` (see `Attention`).
+        base: The model, and how it is loaded.
         trust_remote_code: Whether to run code that comes with the model.
-        dtype: dtype of the weights, whatever that of the files; compute dtype of quantised weights.
-        quantization: Quantisation of the linear layers.
         device: Device that quantised weights are loaded to, without a copy in host memory; by default the GPU
             of this process if there is one.
 
@@ -94,9 +81,11 @@ def load_backbone(
         CheckpointError: The files are broken, lack weights, hold more than tensors, or have no fitting
             tokenizer.
     """
-    quantised = quantised_loading(quantization, dtype, device)
+    assert base.name is not None
+    name, settings = base.name, dict(base.config)
+    quantised = quantised_loading(base, device)
     if (folder := find_adapter(name)) is not None:
-        return load_merged(name, folder, config, trust_remote_code, dtype, quantization, device)
+        return load_merged(base, folder, trust_remote_code, device)
     source, options = find(name)
     if not name.startswith(source):
         log.info("%s: the packaged copy", name)
@@ -104,14 +93,14 @@ def load_backbone(
     restrain_library()
     try:
         model_config = AutoConfig.from_pretrained(source, **options)
-        configure(model_config, config or {}, name, trust_remote_code)
+        configure(model_config, settings, name, trust_remote_code)
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         if not trust_remote_code:
             tokenizer.init_kwargs.pop("auto_map", None)
         model, report = class_of(model_config).from_pretrained(
             source,
             config=model_config,
-            dtype=dtype_of(dtype),
+            dtype=dtype_of(base.dtype),
             use_safetensors=None,  # pytorch_model.bin where there are none
             weights_only=True,
             output_loading_info=True,
@@ -148,12 +137,12 @@ def load_backbone(
         )
     check_finite(backbone.named_parameters(), name, "model.name")
     prepare(backbone)
-    set_attention(backbone, config or {}, name)
+    set_attention(backbone, settings, name)
     check_vocabulary(tokenizer, backbone, name)
-    if quantization != "none":
+    if base.quantization != "none":
         from sts_lightning.models.loading.quantization import check_fraction
 
-        check_fraction(backbone, quantization, name)
+        check_fraction(backbone, base.quantization, name)
     bare = tokenizer.init_kwargs.pop(BARE, None)
     # A model folder of ours names its template, which is put around each sentence here: the tokenizer must
     # not do it too. Where another library has saved the model again, the tokenizer's tokens are all there is.
@@ -162,37 +151,30 @@ def load_backbone(
     return backbone, tokenizer
 
 
-def load_merged(
-    name: str,
-    folder: Path,
-    config: dict[str, Any] | None,
-    trust_remote_code: bool,
-    dtype: DtypeName,
-    quantization: Quantization,
-    device: str | None,
-) -> Loaded:
+Loader = Callable[[Base, bool, str | None], Loaded]
+"""Function with the arguments of `load_backbone`; a plan has one that reads no weights."""
+
+
+def load_merged(adapter: Base, folder: Path, trust_remote_code: bool, device: str | None) -> Loaded:
     """Load the base of an adapter, with the adapter merged into it.
 
     The adapter of a run whose base was quantised is merged into the dequantised values that it was trained
     with, as the export format ``merged`` does.
 
     Args:
-        name: Name of the adapter, for messages.
+        adapter: The adapter, and how it is loaded; its quantisation must be ``none``.
         folder: Its folder.
-        config: See `load_backbone`, also for the arguments below.
         trust_remote_code: Whether to run code that comes with the base.
-        dtype: dtype of the weights.
-        quantization: It must be ``none``.
         device: Device that quantised weights of the base are loaded to.
 
     Raises:
         ConfigError: The adapter cannot be merged, is to be quantised, or its base cannot be loaded.
         CheckpointError: The adapter's files are broken, or do not fit the base.
     """
-    if quantization != "none":
+    if adapter.quantization != "none":
         raise ConfigError(
-            f"model.quantization={quantization} with the adapter {name}: it is merged when it is loaded, and "
-            "the result is not quantised.",
+            f"model.quantization={adapter.quantization} with the adapter {adapter.name}: it is merged "
+            "when it is loaded, and the result is not quantised.",
             key="model.quantization",
             hint="Set it to none, or export the run with --format merged and name that folder.",
         )
@@ -207,11 +189,9 @@ def load_merged(
         )
     files = ModelFiles(str(folder))
     own = read_own(files)
-    source, base = base_of(files, own)
-    with naming_base(name, source):
-        backbone, tokenizer = load_backbone(
-            source, config, trust_remote_code, dtype, base.quantization, device
-        )
+    base = replace(base_of(files, own), dtype=adapter.dtype, config=adapter.config)
+    with naming_base(adapter.name, base):
+        backbone, tokenizer = load_backbone(base, trust_remote_code, device)
     floats = ((key, value) for key, value in backbone.named_parameters() if value.is_floating_point())
     # Quantised weights are not among them: they train once they are dequantised.
     frozen = {key for key, value in floats if not value.requires_grad}
@@ -234,31 +214,31 @@ def load_merged(
 
 
 @contextmanager
-def naming_base(name: str, source: str) -> Iterator[None]:
+def naming_base(name: str | None, base: Base) -> Iterator[None]:
     """Say in an error that a model is loaded as the base of another one."""
     try:
         yield
     except (UserError, ValueError) as error:
         raise ConfigError(
-            f"{name} needs its base {source}: {error}",
+            f"{name} needs its base {base.name}: {error}",
             key="model.name",
             hint=f"If the base has moved, set its name in {SETTINGS} and {OWN_FILE}.",
         ) from error
 
 
-def quantised_loading(quantization: Quantization, dtype: DtypeName, device: str | None) -> dict[str, Any]:
+def quantised_loading(base: Base, device: str | None) -> dict[str, Any]:
     """Return the arguments of ``from_pretrained`` for a quantisation, none without one; see `load_backbone`.
 
     Raises:
         ValueError: The quantisation is unknown, or bitsandbytes is missing.
     """
-    if quantization == "none":
+    if base.quantization == "none":
         return {}
     from sts_lightning.models.loading.quantization import check_quantization, quantization_config
 
-    check_quantization(quantization)
+    check_quantization(base.quantization)
     return {
-        "quantization_config": quantization_config(quantization, dtype_of(dtype)),
+        "quantization_config": quantization_config(base.quantization, dtype_of(base.dtype)),
         "device_map": {"": device or (local_gpu() if torch.cuda.is_available() else "cpu")},
     }
 

@@ -114,8 +114,8 @@ def adapter_base(files: ModelFiles) -> str | None:
     return f"{name}@{revision}" if name and revision and not Path(name).is_dir() else name
 
 
-def base_of(files: ModelFiles, own: Own | None) -> tuple[str, Base]:
-    """Return where the weights are that a model folder names but does not hold, and how they are loaded.
+def base_of(files: ModelFiles, own: Own | None) -> Base:
+    """Return the base that a model folder names but does not hold.
 
     Raises:
         CheckpointError: The folder names none.
@@ -123,10 +123,10 @@ def base_of(files: ModelFiles, own: Own | None) -> tuple[str, Base]:
     base, inside = Base() if own is None else own.base, Path(files.source) / BASE
     name = base.name or adapter_base(files)
     if name in (None, BASE) and inside.is_dir():  # quantised weights there bring their quantisation
-        return str(inside), replace(base, quantization="none")
+        return replace(base, name=str(inside), quantization="none")
     if not isinstance(name, str) or not name:
         raise CheckpointError(
             f"{files.name}: {SETTINGS} has no base_model_name_or_path, the model that the adapter is for.",
             key="model.name",
         )
-    return name, base
+    return replace(base, name=name)

@@ -183,9 +183,8 @@ def from_pipeline(
         CheckpointError: The model's files are broken.
     """
     pipeline = _read(ModelFiles(name))
-    backbone, tokenizer = pipeline.static or loader(
-        pipeline.transformer or name, config, trust_remote_code, dtype, quantization, device
-    )
+    base = Base(pipeline.transformer or name, dtype, quantization, config or {})
+    backbone, tokenizer = pipeline.static or loader(base, trust_remote_code, device)
     given = {
         key: value
         for key, value in settings.items()
@@ -200,12 +199,11 @@ def from_pipeline(
             key="model.projection",
             hint="Leave it null to keep them, or set it to none to drop them.",
         )
-    base = Base(pinned(pipeline.transformer or name, backbone), dtype, quantization, config or {})
     encoder = SentenceEncoder(
         backbone,
         tokenizer,
         adapter=adapter,
-        base=base,
+        base=pinned(base, backbone),
         projector=None if projector is None else projector.to(backbone.device.type),
         **stated | given,
     )
@@ -237,16 +235,12 @@ def read_model(
     if own is None:
         how = quantization or "none"
         return from_pipeline(name, None, None, trust_remote_code, "float32", how, device), None
-    pipeline, base, folder = _read(files), own.base, find_adapter(name)
-    source, how = name, quantization or "none"
+    pipeline, folder = _read(files), find_adapter(name)
     refers = folder is not None or (pipeline.static is None and files.path("config.json") is None)
-    if refers:
-        source, base = base_of(files, own)
-        how = quantization or base.quantization
-    with naming_base(name, source) if refers else nullcontext():
-        backbone, tokenizer = pipeline.static or load_backbone(
-            source, dict(base.config), trust_remote_code, base.dtype, how, device
-        )
+    base = base_of(files, own) if refers else replace(own.base, name=name, quantization="none")
+    base = replace(base, quantization=quantization or base.quantization)
+    with naming_base(name, base) if refers else nullcontext():
+        backbone, tokenizer = pipeline.static or load_backbone(base, trust_remote_code, device)
     adapter: Any = None
     if folder is not None:
         from sts_lightning.models.loading.adapters import adapter_settings, load_adapter  # peft is slow
@@ -257,7 +251,7 @@ def read_model(
             backbone,
             tokenizer,
             adapter=adapter,
-            base=own.base if base.name is None else replace(base, quantization=how),
+            base=own.base if own.base.name is None else replace(own.base, quantization=base.quantization),
             projector=pipeline.projector,
             **pipeline.settings,
         )
