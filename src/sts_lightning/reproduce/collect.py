@@ -266,15 +266,13 @@ def rank_summary(rows: Sequence[Mapping[str, float]]) -> dict[str, float | None]
 
 
 def _settings(details: Mapping[str, Any]) -> dict[str, str]:
-    training = details.get("training", {})
-    made = {
+    training, seed = details.get("training", {}), details.get("seed", UNKNOWN)
+    return {
         "evaluation": evaluation_text(details),
         "version": str(details.get("versions", {}).get("sts-lightning", UNKNOWN)),
+        "training": UNTRAINED if training is None else in_words(training, *MODEL_SETTINGS),
+        "seed": UNTRAINED if training is None else str(seed),
     }
-    if training is None:
-        return {**made, "training": UNTRAINED, "seed": UNTRAINED}
-    seed = str(details.get("seed", UNKNOWN))
-    return {**made, "training": in_words(training, *MODEL_SETTINGS), "seed": seed}
 
 
 def selection_text(settings: Mapping[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import json
 import logging
 import math
@@ -24,7 +23,7 @@ from sts_lightning.config.check import shown
 from sts_lightning.config.identity import RESULT, SHOWN, leaves, select
 from sts_lightning.config.stored import stage_folders
 from sts_lightning.core.errors import CheckpointError, UserError
-from sts_lightning.core.files import write_atomic
+from sts_lightning.core.files import replacing
 from sts_lightning.core.text import counted
 from sts_lightning.data.files import short_names
 from sts_lightning.runs.folder import RunFolder, State, check_distinct
@@ -42,7 +41,7 @@ STAGE = "stages."
 """Start of the keys of earlier stages, ``stages.NAME.KEY``."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class ListedRun:
     """A run in a list.
 
@@ -55,8 +54,8 @@ class ListedRun:
     """
 
     folder: RunFolder
-    state: State
-    settings: Settings = field(default_factory=dict)
+    state: State = "started"
+    settings: dict[str, Any] = field(default_factory=dict)
     metrics: RunMetrics | None = None
     problem: str = ""
 
@@ -100,18 +99,17 @@ def _folders(root: Path) -> Iterator[Path]:
 
 
 def _read(folder: RunFolder) -> ListedRun:
-    state: State = "started"
-    settings: dict[str, Any] = {}
+    run = ListedRun(folder)
     try:
-        state = folder.state
-        settings = _settings(folder)
-        metrics = folder.last_stage().metrics() if state == "finished" else None
+        run.state = folder.state
+        run.settings = _settings(folder)
+        run.metrics = folder.last_stage().metrics() if run.state == "finished" else None
     except CheckpointError as error:
-        return ListedRun(folder, state, settings, problem=str(error))
-    if metrics is not None and "averaged" in metrics.details:  # else the settings are those of its first run
-        averaged = metrics.details["averaged"]
-        settings |= {"averaged": averaged["runs"], "averaged.share": averaged["share"]}
-    return ListedRun(folder, state, settings, metrics)
+        run.problem = str(error)
+    if run.metrics is not None and "averaged" in run.metrics.details:  # else as those of its first run
+        averaged = run.metrics.details["averaged"]
+        run.settings |= {"averaged": averaged["runs"], "averaged.share": averaged["share"]}
+    return run
 
 
 def _settings(folder: RunFolder) -> dict[str, Any]:
@@ -120,11 +118,8 @@ def _settings(folder: RunFolder) -> dict[str, Any]:
     if not last.config_file.is_file():
         return {}
     settings = _defining(last)
-    if not earlier:
-        return settings
-    names = list(stage_folders(folder.stages_file))
-    settings["init_from"] = names[-2]
-    for name, stage in zip(names, earlier, strict=False):
+    for name, stage in zip(stage_folders(folder.stages_file) if earlier else (), earlier, strict=False):
+        settings["init_from"] = name  # the last of them; its path differs by run
         for key, value in _defining(stage).items() if stage.config_file.is_file() else ():
             if key != "seed" or value != settings.get("seed"):
                 settings[f"{STAGE}{name}.{key}"] = value
@@ -208,29 +203,26 @@ def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
         apart: Whether each run remains a separate group.
     """
     known = {str(run.folder.path.resolve()): run.settings for run in runs}
-    same = [_as_json(_without_seed(run.settings, known)) for run in runs]
+    keys = []
     contents: dict[str, set[str]] = defaultdict(set)
-    for run, key in zip(runs, same, strict=True):
-        if run.content and run.seed is not None:
-            contents[key].add(run.content)
-    by_key: dict[tuple[object, ...], list[ListedRun]] = defaultdict(list)
-    of: dict[RunFolder, str] = {}
-    for index, (run, key) in enumerate(zip(runs, same, strict=True)):
+    for run in runs:
         alone = run.metrics is None or run.seed is None
-        if len(contents[key]) > 1 and not alone:  # if there is one, it may be that of all
-            of[run.folder] = run.content or UNKNOWN
-        by_key[(index,) if alone or apart else (key, of.get(run.folder))].append(run)
-    groups = list(by_key.values())
-    compared = [
-        {
-            key: value
-            for key, value in group[0].settings.items()
-            if (apart or key != "seed") and len({_as_json(run.settings.get(key)) for run in group}) == 1
+        keys.append(str(run.folder.path) if alone else _as_json(_without_seed(run.settings, known)))
+        contents[keys[-1]] |= {run.content} - {""}
+    groups: dict[object, list[ListedRun]] = defaultdict(list)
+    common: dict[object, Settings] = {}
+    for run, key in zip(runs, keys, strict=True):
+        several = len(contents[key]) > 1  # if there is one, it may be that of all
+        settings = run.settings | ({"content": run.content or UNKNOWN} if several else {})
+        group = run.folder if apart else (key, settings.get("content"))
+        groups[group].append(run)
+        common[group] = {
+            name: value
+            for name, value in common.get(group, settings).items()
+            if settings.get(name) == value and (apart or name != "seed")
         }
-        | ({"content": of[group[0].folder]} if group[0].folder in of else {})
-        for group in groups
-    ]
-    return [Group(group, settings) for group, settings in zip(groups, distinguishing(compared), strict=True)]
+    distinct = distinguishing(list(common.values()))
+    return [Group(group, settings) for group, settings in zip(groups.values(), distinct, strict=True)]
 
 
 def _without_seed(settings: Settings, known: Mapping[str, Settings], depth: int = 3) -> dict[str, Any]:
@@ -251,17 +243,11 @@ def distinguishing(runs: Sequence[Settings]) -> list[dict[str, Any]]:
     """
     values: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for key in {key for settings in runs for key in settings}:
-        stage = key[: key.index(".", len(STAGE)) + 1] if key.startswith(STAGE) else ""
         for settings in runs:
-            if not stage or any(other.startswith(stage) for other in settings):
-                values[_compared_among(settings, key)].add(
-                    _as_json(settings[key]) if key in settings else "absent"
-                )
+            values[_compared_among(settings, key)].add(_as_json(settings.get(key, "absent")))
     return [
         {
-            key.removesuffix("._target_"): str(value).rpartition(".")[2]
-            if key.endswith("_target_")
-            else value
+            key.removesuffix("._target_"): _class_name(value) if key.endswith("_target_") else value
             for key, value in settings.items()
             if len(values[_compared_among(settings, key)]) > 1
         }
@@ -270,10 +256,17 @@ def distinguishing(runs: Sequence[Settings]) -> list[dict[str, Any]]:
 
 
 def _compared_among(settings: Settings, key: str) -> tuple[str, ...]:
-    """Return a key, whether it is of an evaluation, and the classes of the groups that it lies in."""
+    """Return a key, whether it is of an evaluation and of an own stage, and the classes of its groups."""
     names, evaluation = key.split("."), "suite" in settings and not key.startswith("model.")
+    stage = ".".join([*names[:2], ""])
+    own_stage = key.startswith(STAGE) and any(other.startswith(stage) for other in settings)
     targets = [".".join([*names[:count], "_target_"]) for count in range(1, len(names))]
-    return key, str(evaluation), *(str(settings.get(target)) for target in targets if target != key)
+    classes = [str(settings.get(target)) for target in targets if target != key]
+    return key, str(evaluation), str(own_stage), *classes
+
+
+def _class_name(target: Any) -> str:
+    return str(target).rpartition(".")[2]
 
 
 def _as_json(value: Any) -> str:
@@ -317,7 +310,7 @@ def fits(settings: Settings, conditions: Sequence[str]) -> bool:
 
 def _same(value: Any, text: str) -> bool:
     wanted = OmegaConf.from_dotlist([f"value={text}"]).value
-    return bool(value == wanted) or str(value) == text or str(value).rpartition(".")[2] == text
+    return bool(value == wanted) or text in (str(value), _class_name(value))
 
 
 def best_on_dev(runs: Sequence[ListedRun]) -> ListedRun:
@@ -344,18 +337,15 @@ def _check_pairs(what: str, pairs: Mapping[str, object], hint: str) -> None:
         pairs: Hash of the pairs of each run, by its name; None if it is not known.
         hint: What to do instead.
     """
-    names: dict[object, str] = {}
-    for name, pair in pairs.items():
-        if pair is not None:
-            names.setdefault(_as_json(pair), name)
-    if len(names) > 1:
-        first, second, *_ = names.values()
-        raise UserError(f"{what}: {first} and {second} have scores of different pairs.", hint=hint)
+    known = [(name, pair) for name, pair in pairs.items() if pair is not None]
+    for name, pair in known:
+        if pair != known[0][1]:
+            raise UserError(f"{what}: {known[0][0]} and {name} have scores of different pairs.", hint=hint)
 
 
 def print_groups(groups: Sequence[Group], scores: Sequence[str], folder: Path) -> None:
     """Print a row for each group."""
-    main = [name for name in ("dev", "average", "rank") if name in scores] or list(scores[:1])
+    main = [name for name in ("dev", "average", "rank") if name in scores]
     number = sum(len(group.runs) for group in groups)
     table = Table(title=f"{counted(number, 'run')} in {folder}", title_justify="left")
     all_finished = all(group.state == "finished" for group in groups)
@@ -376,17 +366,16 @@ def write_csv(path: Path, groups: Sequence[Group], scores: Sequence[str]) -> Non
     """Write a row for each group, with all that distinguishes it, means and deviations."""
     keys = list(dict.fromkeys(key for group in groups for key in group.settings))
     columns = [*scores, *COST]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     heads = [head for name in columns for head in (name, f"{name} std")]
-    writer.writerow(["run", "runs", "state", "seeds", *keys, *heads])
-    for group in groups:
-        cells = [cell for name in columns for cell in (group.mean(name), group.deviation(name))]
-        settings = [group.settings.get(key, "") for key in keys]
-        first = str(group.runs[0].folder.path)
-        seeds = " ".join(map(str, group.seeds))
-        writer.writerow([first, len(group.runs), group.state, seeds, *settings, *cells])
-    write_atomic(path, text.getvalue())
+    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["run", "runs", "state", "seeds", *keys, *heads])
+        for group in groups:
+            cells = [cell for name in columns for cell in (group.mean(name), group.deviation(name))]
+            settings = [group.settings.get(key, "") for key in keys]
+            first = str(group.runs[0].folder.path)
+            seeds = " ".join(map(str, group.seeds))
+            writer.writerow([first, len(group.runs), group.state, seeds, *settings, *cells])
 
 
 def mean_scores(folders: Sequence[Path]) -> dict[str, dict[str, float]]:
@@ -419,8 +408,7 @@ def mean_scores(folders: Sequence[Path]) -> dict[str, dict[str, float]]:
         pairs = {name: results.content.get(kind) for name, results in metrics.items()}
         _check_pairs(f"mean of {kind}", pairs, "Evaluate them on the same pairs with eval.py.")
     _warn_of_repeats(runs)
-    all_scores = list(rows.values())
-    by_task = {task: [scores[task] for scores in all_scores] for task in all_scores[0]}
+    by_task = {task: [row[task] for row in rows.values()] for task in next(iter(rows.values()))}
     rows["mean"] = {task: statistics.mean(values) for task, values in by_task.items()}
     rows["std"] = {task: statistics.stdev(values) for task, values in by_task.items()}
     return rows
