@@ -77,7 +77,7 @@ def export_command(
     card = partial(model_card, facts, form, license, folder.absolute().name, original_base=base == "original")
     export(run, folder, form, base, trust_remote_code, card)
     log.info("%s: %s of %s, with a model card in README.md", folder, form, run)
-    if form == "adapter" and facts.base.hub_id is None:
-        log.info("not for upload: the adapter names the folder %s of this machine", facts.base.name)
+    if form == "adapter" and facts["base"].get("hub_id") is None:
+        log.info("not for upload: the adapter names the folder %s of this machine", facts["base"]["name"])
     else:
         log.info("to upload it: %s", _upload(str(folder)))
