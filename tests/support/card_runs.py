@@ -26,6 +26,12 @@ SETTINGS: dict[str, Any] = {
 COUNT: dict[str, Any] = {"source": "STS-B train", "unit": "pairs", "rows": 991, "published": None}
 
 
+def bare(**facts: Any) -> dict[str, Any]:
+    """Facts of a run of which nothing is known but these."""
+    unknown = {"recipe": {}, "metrics": RunMetrics(None), "intervals": {}, "mixed": False, "datasets": None}
+    return {"run": "mine", "base": {"name": "base"}, **unknown, **facts}
+
+
 def write_run(folder: Path, aggregate: str = "all", **details: Any) -> dict[str, float]:
     """A finished run of two tasks, and its scores."""
     run = RunFolder(folder)

@@ -15,8 +15,6 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.support import hub_uploads
-
 LFS_FROM = 64
 """Size in bytes from which a file is stored as in the hub's LFS: with a SHA-256, served by another host."""
 
@@ -34,15 +32,11 @@ def git_blob_id(content: bytes) -> str:
 
 @dataclass
 class Repo:
-    """A repository: its files by commit, and branches; without branches ``main`` is the last commit."""
+    """A repository: its files by commit; ``main`` is the last one."""
 
     commits: dict[str, dict[str, bytes]]
-    private: bool = False
-    branches: dict[str, str] = field(default_factory=dict)
 
     def commit(self, revision: str) -> str | None:
-        if revision in self.branches:
-            return self.branches[revision]
         if revision == "main":
             return list(self.commits)[-1]
         return revision if revision in self.commits else None
@@ -70,7 +64,6 @@ class Hub:
         cut: Number of body bytes after which the connection is dropped, by part of the path; used once.
         errors: Status and X-Error-Code of the answer, by part of the path.
         errors_after_cut: The same, from the moment at which a connection was dropped.
-        token: Token with which a client may write.
         false_hashes: SHA-256 that the server states instead of the true one, by file name.
     """
 
@@ -81,7 +74,6 @@ class Hub:
     cut: dict[str, int] = field(default_factory=dict)
     errors: dict[str, tuple[int, str]] = field(default_factory=dict)
     errors_after_cut: dict[str, tuple[int, str]] = field(default_factory=dict)
-    token: str = "hf_writer"
     false_hashes: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, files: dict[str, bytes], commit: str | None = None) -> str:
@@ -121,8 +113,6 @@ class Handler(BaseHTTPRequestHandler):
         self.body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.handle_request()
 
-    do_PUT = do_POST  # noqa: N815 # named by the library
-
     def log_message(self, format: str, *args: Any) -> None:
         """Keep the test's output clean."""
 
@@ -134,8 +124,6 @@ class Handler(BaseHTTPRequestHandler):
             if part in path:
                 self.answer(status, b"", {"X-Error-Code": code, "X-Error-Message": code})
                 return
-        if self.command in ("POST", "PUT") and hub_uploads.take(self, path):
-            return
         if path.startswith("/lfs/"):
             digest = path.rpartition("/")[2]
             self.send_content(self.hub.lfs[digest], {"ETag": f'"{digest}"'})
@@ -195,8 +183,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             siblings = [{"rfilename": name} for name in files]
             listing = {"id": repo, "sha": commit, "siblings": siblings, "gated": False}
-            listing |= {"private": self.hub.repos[repo].private}
-            listing |= {"disabled": False, "tags": [], "downloads": 0, "likes": 0}
+            listing |= {"private": False, "disabled": False, "tags": [], "downloads": 0, "likes": 0}
         self.answer(200, json.dumps(listing).encode(), {"Content-Type": "application/json"})
 
     def entry(self, name: str, content: bytes) -> dict[str, Any]:

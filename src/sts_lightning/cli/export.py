@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -11,13 +12,23 @@ import click
 
 from sts_lightning.cli.options import FILE, TRUST_REMOTE_CODE
 from sts_lightning.core.choices import ExportFormat
-from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import check_new_folder
 from sts_lightning.export.card import card_facts, model_card
 from sts_lightning.export.export import export
-from sts_lightning.export.push import Target, push
 
 log = logging.getLogger(__name__)
+
+
+def _upload(folder: str) -> str:
+    """Return the command that uploads a folder and deletes what an earlier upload had and this one lacks."""
+    return shlex.join(["hf", "upload", "OWNER/NAME", folder, ".", "--delete", "*"])
+
+
+def _no_push(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise click.UsageError(
+            f"there is no --push any more; upload the folder with `{_upload('FOLDER')}`", context
+        )
 
 
 @click.command("export")
@@ -42,11 +53,15 @@ log = logging.getLogger(__name__)
     metavar="ID",
     help="Licence for the model card, such as apache-2.0. Default: what the base model's card says.",
 )
-@click.option("--push", "repository", metavar="OWNER/NAME", help="Upload the folder to the model hub.")
-@click.option(
-    "--private", is_flag=True, help="With --push: create a repository that only its owner may read."
+@click.option(  # of 0.3; a word behind it is its value
+    *("--push", "--private", "--revision"),
+    is_flag=False,
+    flag_value="",
+    hidden=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_no_push,
 )
-@click.option("--revision", metavar="BRANCH", help="With --push: the branch. Default: the main one.")
 @TRUST_REMOTE_CODE
 def export_command(
     run: Path,
@@ -54,28 +69,15 @@ def export_command(
     form: Any,
     base: Any,
     license: str | None,
-    repository: str | None,
-    private: bool,
-    revision: str | None,
     trust_remote_code: bool,
 ) -> None:
     """Write RUN to FOLDER, which must not exist, for another library, with a model card."""
-    target = None
-    if repository is not None:
-        target = Target(repository, private, revision)
-        target.check()
     check_new_folder(folder)
     facts = card_facts(run)
-    if target is not None and form == "adapter" and facts.base.hub_id is None:
-        raise ConfigError(
-            f"--push: {facts.base.name}, the base of the adapter, is not on the hub; the adapter would name "
-            "its place on this machine.",
-            key="push",
-            hint="Push the whole model, with --format merged, sentence-transformers or onnx.",
-        )
-    name = folder.absolute().name if target is None else target.repo
-    card = partial(model_card, facts, form, license, name, original_base=base == "original")
+    card = partial(model_card, facts, form, license, folder.absolute().name, original_base=base == "original")
     export(run, folder, form, base, trust_remote_code, card)
     log.info("%s: %s of %s, with a model card in README.md", folder, form, run)
-    if target is not None:
-        log.info("pushed: %s", push(folder, target))
+    if form == "adapter" and facts["base"].get("hub_id") is None:
+        log.info("not for upload: the adapter names the folder %s of this machine", facts["base"]["name"])
+    else:
+        log.info("to upload it: %s", _upload(str(folder)))

@@ -95,10 +95,6 @@ class FetchError(UserError):
     """Download that failed, or that is not what was published."""
 
 
-class PushError(UserError):
-    """Upload that failed; what was to be uploaded is still on disk."""
-
-
 class TrainingError(UserError):
     """Training that cannot continue, for example because the loss is not finite."""
 

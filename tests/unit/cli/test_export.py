@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from huggingface_hub import constants
+import yaml
 
+from sts_lightning.cli.main import main
 from sts_lightning.runs.folder import RunFolder
+from tests.support.card_runs import SETTINGS, write_run
 from tests.support.command_line import leaves
-from tests.support.hub_server import Hub
-from tests.support.run_entries import write_finished
 
 
 @pytest.mark.parametrize("place", ["FILE/x", "FILE/x/y", "/proc/x"])
@@ -23,34 +27,45 @@ def test_an_export_to_a_place_that_cannot_be_made(
     assert f"{place} cannot be made" in leaves("export", "run", place, capsys=capsys)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--push", "mine"], "OWNER/NAME"),
-        (["--push", "me/mine"], "HF_TOKEN"),
-    ],
-)
-def test_a_push_that_cannot_be_is_rejected_before_anything_is_read(
-    options: list[str],
-    words: str,
-    hub: Hub,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize("options", [["--push", "me/mine"], ["--push", "me/mine", "--private"], ["--push"]])
+def test_the_upload_of_0_3_is_a_command_of_the_hub(
+    options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no_token"))
-    assert words in leaves("export", "no_run", str(tmp_path / "out"), *options, capsys=capsys)
-    assert not (tmp_path / "out").exists()
-    assert hub.requests == []
+    with pytest.raises(SystemExit) as left:
+        main(["export", "run", "out", *options])
+    assert left.value.code == 2
+    assert "hf upload OWNER/NAME FOLDER . --delete '*'" in capsys.readouterr().err
 
 
-def test_an_adapter_on_a_private_base_is_not_pushed(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("HF_TOKEN", hub.token)
-    write_finished(tmp_path / "run")
-    places = [str(tmp_path / "run"), str(tmp_path / "out")]
-    said = leaves("export", *places, "--format", "adapter", "--push", "me/mine", capsys=capsys)
-    assert "--format merged" in said
-    assert not (tmp_path / "out").exists()
-    assert hub.repos == {}
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Any:
+    """The last line of an export in a format, by the name of the base model."""
+    monkeypatch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: False)
+    monkeypatch.setattr("sts_lightning.cli.export.export", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level("INFO")
+
+    def export(form: str, base: str) -> str:
+        write_run(Path("run"))
+        RunFolder("run").config_file.write_text(yaml.safe_dump({**SETTINGS, "model": {"name": base}}))
+        main(["export", "run", "my model", "--format", form])
+        return str(caplog.messages[-1])
+
+    return export
+
+
+@pytest.mark.parametrize(("form", "base"), [("adapter", "owner/base"), ("merged", ".")])
+def test_hf_understands_the_line(form: str, base: str, said: Any) -> None:
+    command = said(form, base).partition("to upload it: ")[2]
+    assert command == "hf upload OWNER/NAME 'my model' . --delete '*'"
+    hf, *words = shlex.split(command)
+    program = Path(sys.executable).with_name(hf)
+    done = subprocess.run([program, *words, "--help"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr  # an unknown option is an error with --help, too
+
+
+def test_an_adapter_on_a_folder_is_not_for_upload(said: Any) -> None:
+    Path("private").mkdir()
+    line = said("adapter", "private")
+    assert "hf upload" not in line
+    assert "names the folder private of this machine" in line

@@ -11,10 +11,11 @@ import yaml
 
 from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.errors import CheckpointError
-from sts_lightning.export.card import Base, CardFacts, card_facts, model_card
+from sts_lightning.export.card import card_facts, model_card
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.runs.folder import RunFolder
-from tests.support.card_runs import COUNT, SETTINGS, write_run
+from sts_lightning.runs.metrics import RunMetrics, as_plain
+from tests.support.card_runs import COUNT, SETTINGS, bare, write_run
 from tests.support.hub_server import Hub
 
 
@@ -32,37 +33,37 @@ def test_scores_have_intervals_and_the_recipe_its_values(tmp_path: Path) -> None
     details = {"seed": 7, "steps": 80, "best_step": 60, "trained_on": [COUNT | {"dropped": {}}]}
     expected = write_run(tmp_path / "run", **details)
     facts = card_facts(tmp_path / "run")
-    assert {name: score.value for name, score in facts.scores.items()} == expected
-    for score in facts.scores.values():
-        assert score.interval is not None
-        assert score.interval.low < score.value < score.interval.high
-    assert facts.recipe["loss"] == "CoSENTLoss(scale=20.0)"
-    assert facts.recipe["pooling"] == "mean"  # the prompt's takes precedence
-    assert [facts.recipe[name] for name in ("batch size", "learning rate", "steps")] == [64, 5e-5, 80]
-    assert "regularizer" not in facts.recipe
-    assert (facts.best_step, facts.dev and facts.dev["spearman"]) == (60, 61.5)
-    assert (facts.base.hub_id, facts.base.revision, facts.base.licence) == ("owner/base", "abc123", {})
+    assert facts["intervals"].keys() == expected.keys()
+    for name, interval in facts["intervals"].items():
+        assert interval.low < expected[name] < interval.high
+    assert facts["recipe"]["loss"] == "CoSENTLoss(scale=20.0)"
+    assert facts["recipe"]["pooling"] == "mean"  # the prompt's takes precedence
+    assert [facts["recipe"][name] for name in ("batch size", "learning rate", "steps")] == [64, 5e-5, 80]
+    assert "regularizer" not in facts["recipe"]
+    assert not facts["mixed"]
+    base = {"name": "owner/base", "hub_id": "owner/base", "revision": "abc123", "licence": {}}
+    assert facts["base"] == base
 
 
 def test_an_average_names_its_runs(tmp_path: Path) -> None:
     runs = ["runs/a", "runs/b"]
     write_run(tmp_path / "whole", averaged={"runs": runs, "share": 1.0})
-    recipe = card_facts(tmp_path / "whole").recipe
+    recipe = card_facts(tmp_path / "whole")["recipe"]
     assert recipe["average of the weights of"] == "a, b (settings of the first)"
     assert not [name for name in recipe if name.startswith("share")]
     write_run(tmp_path / "half", averaged={"runs": runs, "share": 0.5})
-    assert 0.5 in card_facts(tmp_path / "half").recipe.values()
+    assert 0.5 in card_facts(tmp_path / "half")["recipe"].values()
     write_run(tmp_path / "with_start", wise_ft={"share": 0.7, "dev": {"1": 80.0, "0.7": 81.0}})
-    assert 0.7 in card_facts(tmp_path / "with_start").recipe.values()
-    assert [card_facts(tmp_path / name).best_step for name in ("half", "with_start")] == [None, None]
+    assert 0.7 in card_facts(tmp_path / "with_start")["recipe"].values()
+    assert [card_facts(tmp_path / name)["mixed"] for name in ("half", "with_start")] == [True, True]
     write_run(tmp_path / "trained", best_step=4, wise_ft={"share": 1.0, "dev": {"1": 81.0, "0.7": 80.0}})
-    assert card_facts(tmp_path / "trained").best_step == 4
-    assert not [name for name in card_facts(tmp_path / "trained").recipe if name.startswith("share")]
+    assert not card_facts(tmp_path / "trained")["mixed"]
+    assert not [name for name in card_facts(tmp_path / "trained")["recipe"] if name.startswith("share")]
 
 
 def test_the_precisions_of_training_and_of_the_scores(tmp_path: Path) -> None:
     write_run(tmp_path / "run", precision="32-true", training={"precision": "bf16-mixed"})
-    recipe = card_facts(tmp_path / "run").recipe
+    recipe = card_facts(tmp_path / "run")["recipe"]
     assert (recipe["precision"], recipe["precision of the scores"]) == ("bf16-mixed", "32-true")
 
 
@@ -71,19 +72,16 @@ def test_no_interval_of_another_number(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     text = run.metrics_file.read_text()
     run.metrics_file.write_text(text.replace(str(score), str(score - 1)))
-    facts = card_facts(run.path)
-    assert facts.scores["STSB"].interval is None
-    assert facts.scores["mine|<b>"].interval is not None
+    assert card_facts(run.path)["intervals"].keys() == {"mine|<b>", "average"}
     run.predictions_file.unlink()
-    facts = card_facts(run.path)
-    assert {score.interval for score in facts.scores.values()} == {None}
+    assert card_facts(run.path)["intervals"] == {}
 
 
 def test_a_run_without_results(tmp_path: Path) -> None:
     write_run(tmp_path / "run")
     RunFolder(tmp_path / "run").metrics_file.unlink()
     facts = card_facts(tmp_path / "run")
-    assert (facts.scores, facts.dev, facts.data) == ({}, None, (None,))
+    assert (facts["metrics"], facts["intervals"]) == (RunMetrics(None), {})
     with pytest.raises(CheckpointError, match="not a run folder"):
         card_facts(tmp_path / "none")
     RunFolder(tmp_path / "run").metrics_file.write_text("{")
@@ -119,8 +117,7 @@ def test_the_licence_is_that_of_the_base_folders_card(
         (base / "README.md").write_bytes(card if isinstance(card, bytes) else card.encode())
     with_base(tmp_path / "run", str(base))
     facts = card_facts(tmp_path / "run")
-    assert facts.base.licence == licence
-    assert (facts.base.name, facts.base.hub_id) == ("base", None)
+    assert facts["base"] == {"name": "base", "licence": licence}
     assert str(tmp_path) not in repr(facts)
 
 
@@ -129,7 +126,7 @@ def test_the_licence_of_a_base_on_the_hub(hub: Hub, tmp_path: Path, monkeypatch:
     hub.add("owner/base", {"README.md": b"---\nlicense: apache-2.0\n---\n"}, commit="abc123")
     write_run(tmp_path / "run")
     RunFolder(tmp_path / "run").predictions_file.unlink()
-    assert card_facts(tmp_path / "run").base.licence == {"license": "apache-2.0"}
+    assert card_facts(tmp_path / "run")["base"]["licence"] == {"license": "apache-2.0"}
 
 
 @pytest.mark.parametrize(
@@ -146,8 +143,9 @@ def test_what_is_known_about_test_pairs(
     dropped: dict[str, int], words: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "sts_lightning.json").write_text(json.dumps({"encoding": EncodingConfig().as_json()}))
-    data = (TrainingCount("x", "pairs", 5, dropped=dropped), None)
-    card = model_card(CardFacts("mine", Base("base"), {}, data), "merged", None, "mine", tmp_path)
+    stages = as_plain((TrainingCount("x", "pairs", 5, dropped=dropped), None))
+    facts = bare(metrics=RunMetrics(None, None, {"trained_on": stages}))
+    card = model_card(facts, "merged", None, "mine", tmp_path)
     first, second = (line for line in card.splitlines() if line.startswith(("| 1 |", "| 2 |")))
     assert all(word in first.rpartition(" | ")[2] for word in words)
     assert second.endswith("| not audited |")
@@ -159,6 +157,6 @@ def test_training_data_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     RunFolder(tmp_path / "run").predictions_file.unlink()
     data = {"_target_": "sts_lightning.data.hub_pairs.pairs_hub"}
     with_base(tmp_path / "run", "owner/base", data=data, path="owner/pairs")
-    assert card_facts(tmp_path / "run").hub_data == ["owner/pairs"]
+    assert card_facts(tmp_path / "run")["datasets"] == ["owner/pairs"]
     (tmp_path / "owner" / "pairs").mkdir(parents=True)
-    assert card_facts(tmp_path / "run").hub_data == []
+    assert card_facts(tmp_path / "run")["datasets"] is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,10 @@ from markdown_it import MarkdownIt
 
 from sts_lightning.core.choices import ExportFormat
 from sts_lightning.core.counts import TrainingCount
-from sts_lightning.export.card import Base, CardFacts, card_facts, model_card
+from sts_lightning.export.card import card_facts, model_card
 from sts_lightning.models.encoding import EncodingConfig
-from tests.support.card_runs import COUNT, write_run
+from sts_lightning.runs.metrics import RunMetrics, as_plain
+from tests.support.card_runs import COUNT, bare, write_run
 
 EVIL = "x`|\n# y\n---\n<script>z</script> [a](http://b)"
 
@@ -38,7 +38,7 @@ def exported(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def facts(tmp_path_factory: pytest.TempPathFactory) -> CardFacts:
+def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     run = tmp_path_factory.mktemp("runs") / "run"
     known = COUNT | {"dropped": {"in a test set (exact)": 4}}
     write_run(run, trained_on=[known, None], best_step=0)
@@ -55,18 +55,17 @@ def cells(text: str) -> list[str]:
     return [token.content for token in blocks(text) if token.type == "inline"]
 
 
-def test_the_metadata_are_read_back(facts: CardFacts, exported: Path) -> None:
-    facts = dataclasses.replace(facts, base=dataclasses.replace(facts.base, licence={"license": "mit"}))
-    data = ModelCard(model_card(facts, "sentence-transformers", None, "me/mine", exported)).data
+def test_the_metadata_are_read_back(facts: dict[str, Any], exported: Path) -> None:
+    facts = facts | {"base": facts["base"] | {"licence": {"license": "mit"}}}
+    data = ModelCard(model_card(facts, "sentence-transformers", None, "mine", exported)).data
     assert (data.base_model, data.license) == ("owner/base", "mit")
     assert data.library_name == "sentence-transformers"
     assert data.pipeline_tag == "sentence-similarity"
     assert {"sentence-transformers", "sentence-similarity", "feature-extraction"} <= set(data.tags)
     results = {result.dataset_name: result.metric_value for result in data.eval_results}
     assert results == {
-        name: pytest.approx(score.value / 100, abs=5e-5)
-        for name, score in facts.scores.items()
-        if name != "average"
+        name: pytest.approx(task["spearman"] / 100, abs=5e-5)
+        for name, task in facts["metrics"].test["tasks"].items()
     }
 
 
@@ -82,7 +81,7 @@ def test_the_metadata_are_read_back(facts: CardFacts, exported: Path) -> None:
 def test_the_licence_is_given_or_that_of_the_base_or_unknown(
     given: str | None, base: dict[str, str], stated: str, words: list[str], exported: Path
 ) -> None:
-    facts = CardFacts("mine", Base("base", licence=base), {})
+    facts = bare(base={"name": "base", "licence": base})
     text = model_card(facts, "merged", given, "mine", exported)
     assert ModelCard(text).data.license == stated
     section = text.partition("## Licence\n\n")[2]
@@ -91,46 +90,44 @@ def test_the_licence_is_given_or_that_of_the_base_or_unknown(
 
 @pytest.mark.parametrize("format_", ["adapter", "merged", "sentence-transformers"])
 def test_the_example_is_python_for_the_format(
-    format_: ExportFormat, facts: CardFacts, exported: Path
+    format_: ExportFormat, facts: dict[str, Any], exported: Path
 ) -> None:
-    found = blocks(model_card(facts, format_, None, "me/m", exported))
+    found = blocks(model_card(facts, format_, None, "m", exported))
     fences = [token for token in found if token.type == "fence"]
     assert len(fences) == 1 + (format_ == "merged")  # and the commands for a GGUF
     ast.parse(fences[0].content)
     assert len(fences[0].content.splitlines()) == 3
-    assert '"me/m"' in fences[0].content
+    assert '"m"' in fences[0].content
     assert "trust_remote_code" not in fences[0].content
 
 
-@pytest.mark.parametrize("name", ["me/m", "m"])
-def test_the_example_of_a_graph(name: str, facts: CardFacts, exported: Path) -> None:
-    text = model_card(facts, "onnx", None, name, exported)
+def test_the_example_of_a_graph(facts: dict[str, Any], exported: Path) -> None:
+    text = model_card(facts, "onnx", None, "m", exported)
     (fence,) = [token.content for token in blocks(text) if token.type == "fence"]
     ast.parse(fence)
-    assert ("snapshot_download" in fence) == ("/" in name)
+    assert 'folder = "m"' in fence
     assert 'puts it into `A "{sentence}"`' in text
 
 
-def test_an_export_with_code(facts: CardFacts, exported: Path) -> None:
+def test_an_export_with_code(facts: dict[str, Any], exported: Path) -> None:
     (exported / "template_transformer.py").touch()
     assert "trust_remote_code=True" in model_card(facts, "sentence-transformers", None, "m", exported)
 
 
-def test_scores_data_and_audit_are_in_the_tables(facts: CardFacts, exported: Path) -> None:
+def test_scores_data_and_audit_are_in_the_tables(facts: dict[str, Any], exported: Path) -> None:
     text = model_card(facts, "merged", None, "m", exported)
     found = cells(text)
-    for name, score in facts.scores.items():
-        assert score.interval is not None
+    for name, interval in facts["intervals"].items():
         place = found.index(name if name == "average" else f"`{name}`")
         assert found[place + 1 : place + 3] == [
-            f"{score.value:.2f}",
-            f"{score.interval.low:.2f} to {score.interval.high:.2f}",
+            f"{facts['metrics'].scores[name]:.2f}",
+            f"{interval.low:.2f} to {interval.high:.2f}",
         ]
     assert "991 `pairs`" in found
     assert "4 pairs of the test sets removed (filter=exact); near duplicates not searched" in found
     assert found.count("not audited") == 1  # the stage whose data are unknown
     assert any("step `0`" in cell and "61.50" in cell for cell in found)
-    average = model_card(dataclasses.replace(facts, best_step=None), "merged", None, "m", exported)
+    average = model_card({**facts, "mixed": True}, "merged", None, "m", exported)
     assert "The weights are an average, selected" in average
 
 
@@ -147,31 +144,29 @@ def test_scores_data_and_audit_are_in_the_tables(facts: CardFacts, exported: Pat
 def test_scores_of_other_weights_are_said_to_be(
     format_: ExportFormat, quantization: str, original: bool, differs: bool, exported: Path
 ) -> None:
-    facts = CardFacts("mine", Base("base"), {"quantization": quantization})
+    facts = bare(recipe={"quantization": quantization})
     text = model_card(facts, format_, None, "m", exported, original)
     assert ("quantised to `4bit`" in text) == differs
 
 
-def test_dense_layers_that_are_not_exported_are_named(facts: CardFacts, exported: Path) -> None:
+def test_dense_layers_that_are_not_exported_are_named(facts: dict[str, Any], exported: Path) -> None:
     describe(exported, projection="always")
     assert "dense layers" in model_card(facts, "merged", None, "m", exported)
     assert "dense layers" not in model_card(facts, "sentence-transformers", None, "m", exported)
 
 
 def test_a_run_brings_no_markup(exported: Path) -> None:
-    count = TrainingCount(EVIL, EVIL, 5, dropped={EVIL: 3})
-    facts = CardFacts(
-        EVIL,
-        Base(EVIL, None, EVIL, {"license": EVIL}),
-        {"loss": EVIL, "seed": EVIL},
-        data=(count, None),
-        dev={"spearman": 1.0, "pairs": EVIL},
-        dev_score=1.0,
-        best_step=EVIL,
-        hub_data=[EVIL],
+    stages = as_plain((TrainingCount(EVIL, EVIL, 5, dropped={EVIL: 3}), None))
+    facts = bare(
+        run=EVIL,
+        base={"name": EVIL, "revision": EVIL, "licence": {"license": EVIL}},
+        recipe={"loss": EVIL, "seed": EVIL},
+        metrics=RunMetrics(None, {"spearman": 1.0, "pairs": EVIL}, {"trained_on": stages, "best_step": EVIL}),
+        datasets=[EVIL],
     )
     text = model_card(facts, "merged", None, EVIL, exported)
-    harmless = CardFacts("a", Base("a"), {"loss": "a", "seed": "a"}, data=(None, None))
+    unknown = RunMetrics(None, details={"trained_on": [None, None]})
+    harmless = bare(recipe={"loss": "a", "seed": "a"}, metrics=unknown)
     plain = model_card(harmless, "merged", None, "a", exported)
     kinds = [token.type for token in blocks(text)]
     assert kinds == [token.type for token in blocks(plain)]
@@ -192,7 +187,7 @@ def test_a_run_brings_no_markup(exported: Path) -> None:
     ],
 )
 def test_how_a_gguf_is_made_and_what_it_loses(
-    change: dict[str, Any], words: list[str], facts: CardFacts, exported: Path
+    change: dict[str, Any], words: list[str], facts: dict[str, Any], exported: Path
 ) -> None:
     describe(exported, **change)
     text = model_card(facts, "merged", None, "m", exported)
@@ -202,7 +197,7 @@ def test_how_a_gguf_is_made_and_what_it_loses(
 
 @pytest.mark.parametrize("format_", ["sentence-transformers", "onnx", "merged", "adapter"])
 def test_prompts_by_role_and_the_comparison_are_said(
-    format_: ExportFormat, facts: CardFacts, exported: Path
+    format_: ExportFormat, facts: dict[str, Any], exported: Path
 ) -> None:
     checked = {"library": "peft", "version": "1.2", "texts": 11, "difference": 3.1e-7}
     describe(exported, template=None, query="q: ", document="d: ", checked=checked)
