@@ -169,9 +169,8 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
 
 def cached_vectors(encoder: SentenceEncoder, cache_dir: str) -> CachedVectors:
     """Return an encoder that keeps vectors in a folder, below which each model has its own."""
-    encoder.tells_truncation = False  # of the long text by which a folder is checked
     with at_setting("cache_dir"):
-        return CachedVectors(encoder, Path(cache_dir) / fingerprint(encoder)[:16], encoder.precision)
+        return CachedVectors(encoder, Path(cache_dir) / fingerprint(encoder)[:16])
 
 
 def _training(run: RunFolder | None) -> dict[str, Any]:
