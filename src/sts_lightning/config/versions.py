@@ -48,19 +48,24 @@ def adapt(values: dict[Any, Any], source: str) -> DictConfig:
         source: Where it stands, for messages.
 
     Raises:
-        CheckpointError: A value is of another type than its setting.
+        CheckpointError: It lacks a setting without a default, or a value is of another type than its setting.
     """
-    schema = OmegaConf.structured(TrainConfig)
+    merged = OmegaConf.merge(OmegaConf.structured(TrainConfig), _defaults())
+    assert isinstance(merged, DictConfig)
+    needed = {*OmegaConf.missing_keys(merged), "evaluation"}  # the last one is not there if a file is cut
+    if absent := sorted(needed - values.keys()):
+        raise CheckpointError(
+            f"{source} is not the configuration of a run: it has no {', '.join(absent)}.", key=absent[0]
+        )
     unknown = []
     for key, node in _nodes(values):
-        known = _known(key, node, schema)
+        known = _known(key, node, merged)
         for name in [name for name in node if known is not None and name not in known]:
             unknown.append(f"{key}.{name}".removeprefix("."))
             node.pop(name)
     if unknown:
         log.warning("WARNING: %s: left out, since this version lacks it: %s", source, ", ".join(unknown))
     try:
-        merged = OmegaConf.merge(schema, _defaults())
         for group, value in values.items():  # one by one: an error of them all may name no key
             OmegaConf.update(merged, group, value)
     except OmegaConfBaseException as error:
@@ -70,7 +75,6 @@ def adapt(values: dict[Any, Any], source: str) -> DictConfig:
             key=key,
             hint=f"Correct {key} in that file.",
         ) from error
-    assert isinstance(merged, DictConfig)
     return merged
 
 

@@ -51,12 +51,8 @@ OF_MODEL = re.compile(r"[+~]*((model|prompt)(\.[^=]*)?)(=|$)")
 def evaluate(cfg: DictConfig) -> float:
     """Evaluate as a Hydra job, and return the average score times 100."""
     hydra = HydraConfig.get()
-    folder = Path(hydra.runtime.output_dir)
-    try:
-        check_overrides(cfg, hydra.overrides.task)
-        return evaluate_in(folder, cfg)
-    finally:
-        RunFolder(folder).remove_if_empty()
+    check_overrides(cfg, hydra.overrides.task)
+    return evaluate_in(Path(hydra.runtime.output_dir), cfg)
 
 
 def check_overrides(cfg: DictConfig, overrides: Sequence[str]) -> None:
