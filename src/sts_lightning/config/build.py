@@ -81,12 +81,15 @@ def _hints(annotated: Callable[..., Any]) -> dict[str, Any]:
 
 def takes(target: object, argument: str) -> bool:
     """Return whether a data set of this package has an argument; a stranger's code is not imported."""
-    if not str(target).startswith("sts_lightning."):
-        return False
+    return str(target).startswith("sts_lightning.") and argument in (arguments_of(target) or ())
+
+
+def arguments_of(target: object) -> dict[str, Any] | None:
+    """Return the arguments of what a node builds; None if it cannot be imported, or they cannot be told."""
     try:
-        return argument in argument_types(get_method(str(target)))
-    except (HydraException, ImportError, TypeError, ValueError):  # none of this version
-        return False
+        return argument_types(get_method(str(target)))
+    except (HydraException, ImportError, TypeError, ValueError):
+        return None
 
 
 def build(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.core.errors import CheckpointError
@@ -27,12 +27,9 @@ def read_settings(path: Path) -> dict[Any, Any]:
         cfg = OmegaConf.load(path)
     except (yaml.YAMLError, OmegaConfBaseException, ValueError, OSError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
-    if not isinstance(cfg, DictConfig):
-        raise CheckpointError(f"{path} is not a configuration: it has no keys.")
-    if not cfg:
-        raise CheckpointError(f"{path} is empty.")
     values = OmegaConf.to_container(cfg)
-    assert isinstance(values, dict)
+    if not isinstance(values, dict) or not values:
+        raise CheckpointError(f"{path} is not a configuration: it has no keys.")
     return values
 
 

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
+import dataclasses
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Collection, Iterator
 from functools import cache
 from typing import Any
 
-from hydra.errors import HydraException
-from hydra.utils import get_method
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.build import LOADING, argument_types
-from sts_lightning.config.schema import (
-    EvaluationConfig,
-    OptimConfig,
-    PromptConfig,
-    TrainConfig,
-    TrainerConfig,
-)
+from sts_lightning.config.build import LOADING, arguments_of
+from sts_lightning.config.schema import TrainConfig
 from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError
 
@@ -30,27 +21,19 @@ log = logging.getLogger(__name__)
 MIGRATIONS: dict[str, str] = {}
 """Dotted keys and targets of earlier versions, and what they are called now."""
 
-TYPED: dict[str, type] = {
-    "": TrainConfig,
-    "optim": OptimConfig,
-    "trainer": TrainerConfig,
-    "prompt": PromptConfig,
-    "evaluation": EvaluationConfig,
-}
-"""Groups that have the same keys in all runs of a version; the others hold arguments of classes."""
-
 
 def renamed(values: dict[Any, Any]) -> dict[Any, Any]:
     """Return a configuration, as plain values, with the names that this version has; see `MIGRATIONS`."""
     cfg = OmegaConf.create(values)
     for old, new in MIGRATIONS.items():
         parent, _, key = old.rpartition(".")
-        node = OmegaConf.select(cfg, parent) if parent else cfg
+        node = OmegaConf.select(cfg, parent)
         if isinstance(node, DictConfig) and key in node:
             OmegaConf.update(cfg, new, node.pop(key), force_add=True)
     plain: Any = OmegaConf.to_container(cfg)
-    for _, node in _built(plain):
-        node["_target_"] = MIGRATIONS.get(node["_target_"], node["_target_"])
+    for _, node in _nodes(plain):
+        if (target := node.get("_target_")) in MIGRATIONS:
+            node["_target_"] = MIGRATIONS[target]
     return dict(plain)
 
 
@@ -65,22 +48,26 @@ def adapt(values: dict[Any, Any], source: str) -> DictConfig:
         source: Where it stands, for messages.
 
     Raises:
-        CheckpointError: A value is of another type than its setting.
+        CheckpointError: It lacks a setting without a default, or a value is of another type than its setting.
     """
-    nodes = {name: (values.get(name) if name else values) for name in TYPED}
-    known = {name: {field.name for field in fields(schema)} for name, schema in TYPED.items()}
-    parts: list[tuple[dict[Any, Any], set[str] | None, str]]
-    parts = [(node, known[name], name) for name, node in nodes.items() if isinstance(node, dict)]
-    parts += [(node, _arguments(key, node["_target_"]), key) for key, node in _built(values)]
+    merged = OmegaConf.merge(OmegaConf.structured(TrainConfig), _defaults())
+    assert isinstance(merged, DictConfig)
+    needed = {*OmegaConf.missing_keys(merged), "evaluation"}  # the last one is not there if a file is cut
+    if absent := sorted(needed - values.keys()):
+        raise CheckpointError(
+            f"{source} is not the configuration of a run: it has no {', '.join(absent)}.", key=absent[0]
+        )
     unknown = []
-    for node, names, key in parts:
-        for name in [str(name) for name in node if names is not None and name not in names]:
+    for key, node in _nodes(values):
+        known = _known(key, node, merged)
+        for name in [name for name in node if known is not None and name not in known]:
             unknown.append(f"{key}.{name}".removeprefix("."))
             node.pop(name)
     if unknown:
         log.warning("WARNING: %s: left out, since this version lacks it: %s", source, ", ".join(unknown))
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(TrainConfig), _defaults(), values)
+        for group, value in values.items():  # one by one: an error of them all may name no key
+            OmegaConf.update(merged, group, value)
     except OmegaConfBaseException as error:
         key = str(error.full_key)
         raise CheckpointError(
@@ -88,13 +75,12 @@ def adapt(values: dict[Any, Any], source: str) -> DictConfig:
             key=key,
             hint=f"Correct {key} in that file.",
         ) from error
-    assert isinstance(merged, DictConfig)
     return merged
 
 
 @cache
 def _defaults() -> DictConfig:
-    """Return the defaults of `TYPED` in ``conf``, without those that follow from other settings."""
+    """Return the defaults of the typed groups in ``conf``, without those that follow from other settings."""
     values: Any = OmegaConf.to_container(OmegaConf.load(PACKAGED / "train.yaml"))
     for group, file in (("prompt", "none"), ("trainer", "auto")):
         values[group] = OmegaConf.to_container(OmegaConf.load(PACKAGED / group / f"{file}.yaml"))
@@ -103,25 +89,20 @@ def _defaults() -> DictConfig:
     return OmegaConf.create({key: value for key, value in values.items() if "${" not in str(value)})
 
 
-def _built(node: Any, key: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the nodes that build something, with their keys."""
-    if isinstance(node, dict) and isinstance(node.get("_target_"), str):
-        yield key, node
-    for name, value in (
-        node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-    ):
-        yield from _built(value, f"{key}.{name}".removeprefix("."))
+def _nodes(node: dict[Any, Any], key: str = "") -> Iterator[tuple[str, dict[Any, Any]]]:
+    """Yield a mapping and those in it, with their keys."""
+    yield key, node
+    for name, value in node.items():
+        if isinstance(value, dict):
+            yield from _nodes(value, f"{key}.{name}".removeprefix("."))
 
 
-def _arguments(key: str, target: str) -> set[str] | None:
-    """Return the settings of a class; None if it takes any, or cannot be imported, which building it says."""
-    try:
-        built = get_method(target)
-        names: Mapping[str, Any] = argument_types(built)
-        parameters = inspect.signature(built).parameters.values()
-    except (HydraException, ImportError, TypeError, ValueError):
+def _known(key: str, node: dict[Any, Any], schema: DictConfig) -> Collection[str] | None:
+    """Return the settings of a group; None if it takes any, or building it says what is wrong."""
+    typed = OmegaConf.get_type(OmegaConf.select(schema, key))
+    if dataclasses.is_dataclass(typed):
+        return {field.name for field in dataclasses.fields(typed)}
+    names = arguments_of(node["_target_"]) if "_target_" in node else None
+    if names is None or "kwargs" in names:
         return None
-    if any(each.kind is each.VAR_KEYWORD and each.name in names for each in parameters):
-        return None
-    loading = LOADING if key.startswith("data") else {}
-    return {"_target_", "_partial_", "_convert_", "_recursive_", "_args_", *names, *loading}
+    return {"_target_", *names, *(LOADING if key.startswith("data") else ())}

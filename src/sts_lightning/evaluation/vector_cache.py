@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import sys
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 import sts_lightning
-from sts_lightning.core.choices import Precision, Role
+from sts_lightning.core.choices import Role
 from sts_lightning.core.errors import DataError
 from sts_lightning.core.files import parse_json, replacing
 from sts_lightning.evaluation.encoding import Encoder
@@ -30,16 +31,6 @@ log = logging.getLogger(__name__)
 TOGETHER = 50_000
 """Number of sentences whose vectors are written together: so many are lost where a command is stopped."""
 
-PROBES = ("A man is playing a guitar.", "the Price rose by 3.5 % in May, he said", "no", "x " * 600)
-"""Sentences by which a folder is checked: with capitals and numbers, a single word, a long one."""
-
-TOLERANCES: dict[Precision, float] = {"32-true": 1e-3, "16-true": 1e-2, "bf16-true": 5e-2}
-"""Largest difference of a probe's vector, relative to its length, by precision.
-
-It allows for rounding: on another machine, and in bfloat16 with other sentences in the chunk, where it was
-1 % for mpnet-base on a CPU.
-"""
-
 
 class CachedVectors:
     """An encoder that looks vectors up in a folder, and adds those of new sentences.
@@ -50,25 +41,23 @@ class CachedVectors:
 
     Args:
         encoder: Encoder of the sentences that are not in the folder.
-        folder: Folder of this encoder's vectors alone; created with the first file.
-        precision: The encoder's precision.
+        folder: Folder of this encoder's vectors alone, named by its `fingerprint`; created with the first
+            file.
 
     Attributes:
         looked_up: Number of vectors that came from the folder so far.
         encoded: Number of vectors that were encoded so far.
 
     Raises:
-        DataError: The folder holds vectors that this encoder would not give, as after a change of its code.
+        DataError: A file in the folder cannot be read.
     """
 
-    def __init__(self, encoder: Encoder, folder: Path, precision: Precision = "32-true") -> None:
-        self.encoder, self.folder, self.tolerance = encoder, folder, TOLERANCES[precision]
+    def __init__(self, encoder: Encoder, folder: Path) -> None:
+        self.encoder, self.folder = encoder, folder
         self.looked_up = self.encoded = 0
         self._rows: dict[bytes, np.ndarray] = {}
         for path in sorted(folder.glob("*.safetensors")):
             self._read(path)
-        if self._rows and not self._fits():
-            raise DataError("holds other vectors than this encoder gives now; delete the folder.", folder)
 
     def encode(self, sentences: Sequence[str], /, prompt: Role | None = None) -> np.ndarray:
         """Return vectors of shape (len(sentences), D) in float32.
@@ -86,16 +75,11 @@ class CachedVectors:
         }
         self.encoded += len(missing)
         self.looked_up += len(sentences) - len(missing)
-        if missing or not self._rows:  # the first file has the probes too
-            probes = {} if self._rows else {_digest(text): text for text in PROBES}
-            if prompt is not None and probes:  # they have none
-                self._add(probes, None)
-                probes = {}
-            items = list((probes | missing).items())
-            for start in range(0, len(items), TOGETHER):
-                self._add(dict(items[start : start + TOGETHER]), prompt)
+        items = list(missing.items())
+        for start in range(0, len(items), TOGETHER):
+            self._add(dict(items[start : start + TOGETHER]), prompt)
         if not digests:
-            return np.zeros((0, len(next(iter(self._rows.values())))), dtype=np.float32)
+            return np.asarray(self.encoder.encode([]))
         return np.stack([self._rows[digest] for digest in digests])
 
     def _read(self, path: Path) -> None:
@@ -121,15 +105,6 @@ class CachedVectors:
         except (OSError, SafetensorError) as error:
             log.warning("%s: %d vectors are not kept: %s", self.folder, len(texts), error)
 
-    def _fits(self) -> bool:
-        """Return whether the folder has the probes with the vectors that the encoder gives now."""
-        before = [self._rows[digest] for digest in map(_digest, PROBES) if digest in self._rows]
-        now = np.asarray(self.encoder.encode(list(PROBES)))
-        if len(before) < len(now) or now.shape[1] != len(before[0]):
-            return False
-        differences = np.linalg.norm(now - np.stack(before), axis=1)
-        return bool((differences <= self.tolerance * np.linalg.norm(now, axis=1)).all())
-
 
 def _digest(text: str, prompt: Role | None = None) -> bytes:
     return hashlib.sha256((text if prompt is None else f"{prompt}\0{text}").encode()).digest()
@@ -139,8 +114,9 @@ def fingerprint(encoder: SentenceEncoder) -> str:
     """Return a hash that differs if the vectors of `SentenceEncoder.encode` can differ by more than rounding.
 
     It covers weights and their precision, architecture, adapter and its scale, pooling and projection,
-    tokenizer, template, prompts by role, edit and truncation of a sentence, and the versions of this package
-    and of the libraries that compute them; not the name of the folder that they were loaded from.
+    tokenizer, template, prompts by role, edit and truncation of a sentence, the code of the model, and the
+    versions of this package and of the libraries that compute them; not the name of the folder that they were
+    loaded from.
 
     Args:
         encoder: The encoder, with its settings of evaluation.
@@ -150,6 +126,7 @@ def fingerprint(encoder: SentenceEncoder) -> str:
     rules: dict[str, Any] = parse_json(rows.tokenizer.backend_tokenizer.to_str())
     settings = {
         "versions": [sts_lightning.__version__, transformers.__version__, tokenizers.__version__],
+        "code": _code(encoder),
         "architecture": _unnamed(encoder.plain_backbone.config.to_dict()),
         "adapters": {name: _unnamed(config.to_dict()) for name, config in adapters.items()},
         "scales": {
@@ -168,6 +145,15 @@ def fingerprint(encoder: SentenceEncoder) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
+
+
+def _code(encoder: SentenceEncoder) -> list[str]:
+    """Return hashes of the files with the classes of an encoder's layers: a model may bring its own."""
+    modules = {type(layer).__module__ for layer in encoder.modules()}
+    files = {
+        getattr(sys.modules.get(name), "__file__", None) for name in modules if not name.startswith("torch.")
+    }
+    return sorted(hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files if file is not None)
 
 
 def _unnamed(config: Any) -> Any:

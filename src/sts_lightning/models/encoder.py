@@ -41,7 +41,6 @@ from sts_lightning.models.loading.backbone import (
     load_backbone,
     plain,
 )
-from sts_lightning.models.loading.hub import warn_of_pipeline
 from sts_lightning.models.pooling import make_projection, pool, width
 from sts_lightning.models.text.tokenizer import Prepare, SentenceTokenizer, TokenizedBatch
 
@@ -191,10 +190,7 @@ class SentenceEncoder(nn.Module):
         """
         base = Base(name, dtype, quantization, config or {})
         backbone, tokenizer = loader(base, trust_remote_code, device)
-        encoder = cls(backbone, tokenizer, adapter=adapter, base=pinned(base, backbone), **settings)
-        if encoder.device.type != "meta":
-            warn_of_pipeline(name, encoder.config.pooling, settings.get("template"))
-        return encoder
+        return cls(backbone, tokenizer, adapter=adapter, base=pinned(base, backbone), **settings)
 
     @property
     def plain_backbone(self) -> PreTrainedModel:

@@ -81,8 +81,6 @@ class RunFolder:
         self.plots = self.path / "plots"
         self.page_file = self.path / "report.html"
         self.mlflow_run = self.path / "mlflow_run"
-        self.attempt = (self.history_file, self.dev_file, self.checkpoints, self.path / "tensorboard")
-        """Files written before the first checkpoint, removed when the run starts again."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RunFolder) and self.path == other.path
@@ -205,9 +203,7 @@ class RunFolder:
             CheckpointError: This is not a run folder, or the configuration is broken or cannot be understood.
             UntrustedError: The configuration needs the user's word.
         """
-        values = self.settings()
-        _check_sections(values, self.config_file)
-        return self._load(values, self.config_file, trust)
+        return self._load(self.settings(), self.config_file, trust)
 
     def load_part(self, *built: str) -> DictConfig:
         """Read the configuration of the run to build its model and some groups alone; others are left out.
@@ -219,12 +215,10 @@ class RunFolder:
             CheckpointError: See `load_config`.
             UntrustedError: One of them is not of a class of this package.
         """
-        values = self.settings()
-        _check_sections(values, self.config_file)
         empty: dict[str, Any] = {"logger": {}, "callbacks": {}}
         empty |= dict.fromkeys(("data", "loss", "regularizer", "auxiliary"))
         left_out = {name: value for name, value in empty.items() if name not in built}
-        return self._load({**values, **left_out}, self.config_file, trust=False)
+        return self._load({**self.settings(), **left_out}, self.config_file, trust=False)
 
     @staticmethod
     def _load(values: dict[Any, Any], file: Path, trust: bool, stage: str = "") -> DictConfig:
@@ -232,10 +226,7 @@ class RunFolder:
         values.pop(SHARED, None)
         source = f"{file}: stage {stage}" if stage else str(file)
         check(values, source, trust)
-        cfg = adapt(values, source)
-        for key in sorted(OmegaConf.missing_keys(cfg)):
-            raise CheckpointError(f"{source}: it has no {key}, which has no default.", key=key)
-        return cfg
+        return adapt(values, source)
 
     def settings(self) -> dict[Any, Any]:
         """Read the configuration as plain values, from which nothing can be built.
@@ -362,13 +353,9 @@ class RunFolder:
         if isinstance(which, int):
             kept = ", ".join(str(step) for step in self.kept_steps())
             return f": the steps kept are {kept}" if kept else ": trainer.keep_every=N keeps every N-th step"
-        resume = path_override("resume", self.name)
-        return {
-            "new": "",
-            "started": f": the run was stopped before its first checkpoint; start it again with {resume}",
-            "interrupted": f": the run has not finished; {resume} finishes it",
-            "finished": ": the run has finished, and the folder was removed afterwards",
-        }[self.state]
+        if self.finished:
+            return ": the run has finished, and the folder was removed afterwards"
+        return f": the run has not finished; {path_override('resume', self.name)} finishes it"
 
     def remove_temporaries(self) -> None:
         """Remove files under temporary names, which a process that was killed while writing has left.
@@ -382,13 +369,11 @@ class RunFolder:
 
     def remove_if_empty(self) -> None:
         """Remove the folder if it is empty, and its empty parents below the working directory."""
-        here = Path.cwd()
         with contextlib.suppress(OSError):
-            self.path.rmdir()
-            for parent in self.path.resolve().parents:
-                if parent == here or not parent.is_relative_to(here):
-                    break
-                parent.rmdir()
+            if Path(self.name).is_absolute():
+                self.path.rmdir()
+            else:
+                os.removedirs(self.name)
 
 
 def no_run(folder: Path, config_file: str) -> CheckpointError:
@@ -418,17 +403,6 @@ def _meant(folder: Path, config_file: str) -> str | None:
         return None
     newest = max(inside, key=lambda path: path.stat().st_mtime).parent
     return f"Did you mean {newest}{'' if len(inside) == 1 else ', the newest in it'}?"
-
-
-def _check_sections(values: Mapping[Any, Any], config_file: Path) -> None:
-    """Reject a configuration without the sections from which an encoder is built."""
-    absent = [key for key in ("model", "prompt", "evaluation") if not isinstance(values.get(key), Mapping)]
-    if not absent and not isinstance(values["model"].get("_target_"), str):
-        absent = ["model._target_"]
-    if absent:
-        raise CheckpointError(
-            f"{config_file} is not the configuration of a run: it has no {', '.join(absent)}."
-        )
 
 
 def check_distinct(runs: Sequence[Path], key: str = "runs") -> None:

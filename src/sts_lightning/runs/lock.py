@@ -84,15 +84,13 @@ def is_locked(folder: Path) -> bool:
     path = folder / LOCK
     if not path.is_file():
         return False
-    lock = FileLock(path, timeout=0)
     try:
-        lock.acquire()
+        with FileLock(path, timeout=0):
+            return False
     except Timeout:
         return True
     except OSError:  # no locks here, or no permission to take one
         return False
-    lock.release()
-    return False
 
 
 CHECKPOINT = re.compile(r"\.?(best|last|step_[0-9]+)\.ckpt(\.[0-9]+)?")

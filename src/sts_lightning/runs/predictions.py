@@ -18,15 +18,14 @@ from sts_lightning.runs.folder import RunFolder, no_run
 
 log = logging.getLogger(__name__)
 
-MOST = 1.001
-"""Largest absolute value of a cosine, with its rounding."""
-
-
 DEV = "dev"
 """Name of the dev data among the predictions of a run without a test report."""
 
 SELECTS = "mrr@10"
 """The score of queries by which weights are selected, and which intervals are of."""
+
+ABOUT = ("pairs", "step")
+"""Names of arrays that are about a task or its weights, beside those with a value of each pair or query."""
 
 Values = dict[str, np.ndarray]
 """Scores of each query by name."""
@@ -52,30 +51,29 @@ def save_predictions(
         values: Scores of the queries of each ranking, by its name.
     """
     remaining = iter(cosines)
-    arrays = {f"{name}/pairs": np.array(digest) for name, digest in hashes_of(tasks).items()}
+    found: dict[str, Values] = {}
     for task in tasks:
         if isinstance(task, STSTask):
             tables = list(task.subsets.values())
-            arrays[f"{task.name}/cosine"] = np.concatenate([next(remaining) for _ in tables])
-            arrays[f"{task.name}/gold"] = gold_of(tables)
+            of_task = np.concatenate([next(remaining) for _ in tables])
+            found[task.name] = _named((of_task, gold_of(tables)))
         else:
-            arrays |= {f"{task.name}/{name}": each for name, each in values[task.name].items()}
-    _write(run.predictions_file, arrays)
+            found[task.name] = dict(values[task.name])
+    for name, digest in hashes_of(tasks).items():
+        found[name]["pairs"] = np.array(digest)
+    _write(run.predictions_file, found)
 
 
 def save_dev(run: RunFolder, step: int, found: OfTask, selected: bool) -> None:
     """Write what the weights before training, or those that are selected so far, give on the dev data."""
-    before: dict[str, np.ndarray] = {}
+    stored: dict[str, Values] = {}
     if selected and run.dev_file.is_file():
         try:
-            before = _read(run.dev_file)
+            stored = _read(run.dev_file)
         except CheckpointError as error:  # the training is worth more
             log.warning("WARNING: the run will have no verdict: %s", error)
     name = "selected" if selected else "untuned"
-    arrays = {key: each for key, each in before.items() if key.startswith("untuned/")}
-    named = found if isinstance(found, dict) else dict(zip(("cosine", "gold"), found, strict=True))
-    arrays |= {f"{name}/{key}": each for key, each in named.items()}
-    _write(run.dev_file, arrays | {f"{name}/step": np.array(step)})
+    _write(run.dev_file, stored | {name: {**_named(found), "step": np.array(step)}})
 
 
 def constant(found: OfTask) -> OfTask:
@@ -93,26 +91,49 @@ def load_dev(run: RunFolder) -> dict[str, tuple[int, OfTask]]:
     """
     if not run.dev_file.is_file():
         return {}
-    arrays = _read(run.dev_file)
-    found = {}
-    for name in dict.fromkeys(key.rpartition("/")[0] for key in arrays):
-        of_name = _of_task(arrays, name, f"{run.dev_file}: {name}")
-        found[name] = (int(arrays[f"{name}/step"]), of_name)
-    return found
+    stored = _read(run.dev_file)
+    return {
+        name: (int(arrays["step"]), _of_task(arrays, f"{run.dev_file}: {name}"))
+        for name, arrays in stored.items()
+    }
 
 
-def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+def _named(found: OfTask) -> Values:
+    return found if isinstance(found, dict) else dict(zip(("cosine", "gold"), found, strict=True))
+
+
+def _write(path: Path, found: Mapping[str, Values]) -> None:
+    arrays = {f"{task}/{name}": each for task, values in found.items() for name, each in values.items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # the stub takes the arrays for a flag
     write_atomic(path, buffer.getvalue())
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
+def _read(path: Path) -> dict[str, Values]:
+    """Return the arrays in a file by task and name."""
+    found: dict[str, Values] = {}
     try:
         with np.load(path) as archive:  # which rejects objects, since they could run code
-            return {name: archive[name] for name in archive.files}
+            for key in archive.files:
+                task, _, name = key.rpartition("/")
+                found.setdefault(task, {})[name] = archive[key]
     except Exception as error:  # errors of numpy, zipfile and zlib have no common class
         raise CheckpointError(f"{path} is broken ({type(error).__name__}).") from error
+    return found
+
+
+def _of_task(arrays: Values, where: str) -> OfTask:
+    values = {name: each for name, each in arrays.items() if name not in ABOUT}
+    if SELECTS not in values and (absent := {"cosine", "gold"} - values.keys()):
+        raise CheckpointError(f"{where} is broken: it has no array {' and '.join(sorted(absent))}.")
+    if len({each.shape for each in values.values()}) > 1:
+        raise CheckpointError(f"{where} is broken: its arrays differ in length.")
+    for name, each in values.items():
+        if name != "triplets" and not np.isfinite(each).all():  # some queries are in no triplet
+            raise CheckpointError(
+                f"{where} has a value of {name} that is not finite; evaluate the run again."
+            )
+    return values if SELECTS in values else (values["cosine"], values["gold"])
 
 
 def load_predictions(run: RunFolder) -> dict[str, OfTask]:
@@ -126,40 +147,7 @@ def load_predictions(run: RunFolder) -> dict[str, OfTask]:
         if not run.config_file.is_file():
             raise no_run(run.path, run.config_file.name)
         raise CheckpointError(f"{run.path} has no {path.name}: the run has no test report.")
-    arrays = _read(path)
-    if not arrays:
-        raise CheckpointError(f"{path} holds no predictions.")
-    tasks = dict.fromkeys(name.rpartition("/")[0] for name in arrays)
-    return {task: _of_task(arrays, task, f"{path}: {task}") for task in tasks}
-
-
-def _of_task(arrays: Mapping[str, np.ndarray], task: str, where: str) -> OfTask:
-    if f"{task}/{SELECTS}" in arrays:
-        others = (f"{task}/pairs", f"{task}/step")
-        values = {
-            name.rpartition("/")[2]: each
-            for name, each in arrays.items()
-            if name.rpartition("/")[0] == task and name not in others
-        }
-        _check_values(values, where)
-        return values
-    try:
-        cosines, gold = arrays[f"{task}/cosine"], arrays[f"{task}/gold"]
-    except KeyError as error:
-        path = where.removesuffix(f": {task}")
-        raise CheckpointError(f"{path} is broken: it has no array {error.args[0]}.") from error
-    _check_arrays(cosines, gold, where)
-    return cosines, gold
-
-
-def _check_values(values: Values, where: str) -> None:
-    size = values[SELECTS].shape
-    for name, each in values.items():
-        known = each[~np.isnan(each)] if name == "triplets" and each.dtype.kind == "f" else each
-        if each.shape != size or len(size) != 1 or each.dtype.kind != "f" or not len(known):
-            raise CheckpointError(f"{where} has no usable {name}; evaluate the run again.")
-        if not (np.isfinite(known) & (known >= 0) & (known <= 1)).all():
-            raise CheckpointError(f"{where} has a score outside [0, 1] of {name}; evaluate the run again.")
+    return {task: _of_task(arrays, f"{path}: {task}") for task, arrays in _read(path).items()}
 
 
 def of_pairs(predictions: Mapping[str, OfTask]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -202,8 +190,8 @@ def check_same_texts(runs: Sequence[RunFolder]) -> None:
         text = run.metrics().details.get("senteval_text") if run.metrics_file.is_file() else None
         hashes: dict[str, object] = {}
         if run.predictions_file.is_file():
-            stored = _read(run.predictions_file).items()
-            hashes = {name.removesuffix("/pairs"): each for name, each in stored if name[-6:] == "/pairs"}
+            stored = _read(run.predictions_file)
+            hashes = {task: arrays["pairs"] for task, arrays in stored.items() if "pairs" in arrays}
         elif run.metrics_file.is_file():
             hashes = {DEV: run.metrics().content.get("dev")}
         for task, digest in hashes.items():
@@ -214,17 +202,3 @@ def check_same_texts(runs: Sequence[RunFolder]) -> None:
                     "file was changed in between.",
                     hint="Evaluate both on the same file with eval.py, and compare these evaluations.",
                 )
-
-
-def _check_arrays(cosines: np.ndarray, gold: np.ndarray, where: str) -> None:
-    if cosines.ndim != 1 or cosines.shape != gold.shape or not len(gold):
-        raise CheckpointError(
-            f"{where} has cosines of shape {cosines.shape} for gold scores of {gold.shape}."
-        )
-    for what, values in (("cosine", cosines), ("gold score", gold)):
-        if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
-            raise CheckpointError(
-                f"{where} has a {what} that is not a finite number; evaluate the run again."
-            )
-    if np.abs(cosines).max() > MOST:
-        raise CheckpointError(f"{where} has a cosine outside [-1, 1]; evaluate the run again.")

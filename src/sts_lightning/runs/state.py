@@ -143,7 +143,7 @@ def begin_again(folder: RunFolder) -> None:
     Args:
         folder: Run folder in the state ``started``, locked by this process.
     """
-    for path in folder.attempt:
+    for path in (folder.history_file, folder.dev_file, folder.checkpoints, folder.path / "tensorboard"):
         if path.is_symlink() and path.is_dir():  # checkpoints that lie elsewhere
             for file in path.iterdir():
                 file.unlink()

@@ -66,30 +66,27 @@ def train(cfg: DictConfig) -> float:
     hydra, chosen = HydraConfig.get(), options()
     sweep = hydra.mode is RunMode.MULTIRUN
     folder, overrides = RunFolder(hydra.runtime.output_dir), list(hydra.overrides.task)
-    try:
-        if chosen.resume is not None:
-            return _resume(RunFolder(chosen.resume), chosen.trust, cfg, overrides)
-        if (
-            sweep
-            and "BasicLauncher" in hydra.launcher._target_
-            and (cfg.trainer.devices != 1 or cfg.trainer.num_nodes != 1)
-        ):
-            raise ConfigError(
-                "a sweep (-m) with several devices: its jobs share one process here, from which Lightning "
-                "starts the others wrongly. Leave out hydra/launcher=basic, or run the jobs without -m."
-            )
-        if chosen.plan is not None:
-            raise ConfigError("--plan lists the jobs of a sweep: add -m, with any launcher but basic.")
-        if not cfg.stages and chosen.stage is None:
-            return train_in(folder.path, cfg)
-        stages = compose_stages(cfg, overrides, partial(compose, "train"))
-        share = sweep if chosen.share_stages is None else chosen.share_stages
-        shared = share_stages(stages) if share else {}
-        if chosen.stage is not None:
-            return run_shared_stage(folder, chosen.stage, stages, shared)
-        return run_stages(folder, stages, shared)
-    finally:
-        folder.remove_if_empty()
+    if chosen.resume is not None:
+        return _resume(RunFolder(chosen.resume), chosen.trust, cfg, overrides)
+    if (
+        sweep
+        and "BasicLauncher" in hydra.launcher._target_
+        and (cfg.trainer.devices != 1 or cfg.trainer.num_nodes != 1)
+    ):
+        raise ConfigError(
+            "a sweep (-m) with several devices: its jobs share one process here, from which Lightning "
+            "starts the others wrongly. Leave out hydra/launcher=basic, or run the jobs without -m."
+        )
+    if chosen.plan is not None:
+        raise ConfigError("--plan lists the jobs of a sweep: add -m, with any launcher but basic.")
+    if not cfg.stages and chosen.stage is None:
+        return train_in(folder.path, cfg)
+    stages = compose_stages(cfg, overrides, partial(compose, "train"))
+    share = sweep if chosen.share_stages is None else chosen.share_stages
+    shared = share_stages(stages) if share else {}
+    if chosen.stage is not None:
+        return run_shared_stage(folder, chosen.stage, stages, shared)
+    return run_stages(folder, stages, shared)
 
 
 def train_in(

@@ -51,12 +51,8 @@ OF_MODEL = re.compile(r"[+~]*((model|prompt)(\.[^=]*)?)(=|$)")
 def evaluate(cfg: DictConfig) -> float:
     """Evaluate as a Hydra job, and return the average score times 100."""
     hydra = HydraConfig.get()
-    folder = Path(hydra.runtime.output_dir)
-    try:
-        check_overrides(cfg, hydra.overrides.task)
-        return evaluate_in(folder, cfg)
-    finally:
-        RunFolder(folder).remove_if_empty()
+    check_overrides(cfg, hydra.overrides.task)
+    return evaluate_in(Path(hydra.runtime.output_dir), cfg)
 
 
 def check_overrides(cfg: DictConfig, overrides: Sequence[str]) -> None:
@@ -169,9 +165,8 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
 
 def cached_vectors(encoder: SentenceEncoder, cache_dir: str) -> CachedVectors:
     """Return an encoder that keeps vectors in a folder, below which each model has its own."""
-    encoder.tells_truncation = False  # of the long text by which a folder is checked
     with at_setting("cache_dir"):
-        return CachedVectors(encoder, Path(cache_dir) / fingerprint(encoder)[:16], encoder.precision)
+        return CachedVectors(encoder, Path(cache_dir) / fingerprint(encoder)[:16])
 
 
 def _training(run: RunFolder | None) -> dict[str, Any]:

@@ -89,14 +89,14 @@ def test_settings_that_a_run_lacks_have_their_defaults(
 
 def test_settings_without_a_default(stored: tuple[RunFolder, dict[str, Any]]) -> None:
     run, values = stored
-    for key in ("loss", "data", "name"):
+    for key in ("loss", "data", "name", "evaluation"):
         run.save_config(OmegaConf.create({name: value for name, value in values.items() if name != key}))
-        with pytest.raises(CheckpointError, match=f"it has no {key}, which has no default"):
+        with pytest.raises(CheckpointError, match=rf"is not the configuration of a run: it has no {key}\.$"):
             run.load_config()
-    values["optim"]["lr"] = "fast"
-    run.save_config(OmegaConf.create(values))
-    with pytest.raises(CheckpointError, match=r"its optim\.lr cannot be understood.*Correct optim\.lr"):
-        run.load_config()
+    for group, key in (({"lr": "fast"}, r"optim\.lr"), (3, "optim")):
+        run.save_config(OmegaConf.create(values | {"optim": group}))
+        with pytest.raises(CheckpointError, match=rf"its {key} cannot be understood.*Correct {key} "):
+            run.load_config()
 
 
 def test_what_has_another_name_now(

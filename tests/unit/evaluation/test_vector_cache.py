@@ -11,7 +11,7 @@ import pytest
 
 from sts_lightning.core.errors import DataError, TrainingError
 from sts_lightning.evaluation import vector_cache
-from sts_lightning.evaluation.vector_cache import PROBES, CachedVectors
+from sts_lightning.evaluation.vector_cache import CachedVectors
 
 FIRST, SECOND, THIRD = "one text", "another text", "a third"
 
@@ -40,7 +40,6 @@ def test_a_second_reader_encodes_only_what_is_new(tmp_path: Path) -> None:
     assert (first.looked_up, first.encoded) == (1, 2)
     encoder = Letters()
     second = CachedVectors(encoder, tmp_path / "key")
-    encoder.asked.clear()  # the probes
     np.testing.assert_array_equal(second.encode([SECOND, THIRD]), plain(SECOND, THIRD))
     assert encoder.asked == [THIRD]
     assert (second.looked_up, second.encoded) == (1, 1)
@@ -55,12 +54,12 @@ def test_a_command_that_is_stopped_keeps_what_it_has(tmp_path: Path, monkeypatch
                 raise KeyboardInterrupt
             return super().encode(sentences)
 
-    monkeypatch.setattr(vector_cache, "TOGETHER", len(PROBES) + 2)
+    monkeypatch.setattr(vector_cache, "TOGETHER", 2)
     with pytest.raises(KeyboardInterrupt):
         CachedVectors(Stopped(), tmp_path).encode([FIRST, SECOND, THIRD])
     encoder = Letters()
     CachedVectors(encoder, tmp_path).encode([FIRST, SECOND, THIRD])
-    assert encoder.asked == [*PROBES, THIRD]
+    assert encoder.asked == [THIRD]
 
 
 def test_two_at_a_time(tmp_path: Path) -> None:
@@ -70,23 +69,7 @@ def test_two_at_a_time(tmp_path: Path) -> None:
     encoder = Letters()
     later = CachedVectors(encoder, tmp_path)
     later.encode([FIRST, SECOND, THIRD])
-    assert encoder.asked == list(PROBES)
-
-
-@pytest.mark.parametrize("other", [Letters(factor=1.01), Letters(size=8)])
-def test_vectors_of_another_encoder_are_rejected(other: Letters, tmp_path: Path) -> None:
-    CachedVectors(Letters(), tmp_path).encode([FIRST])
-    with pytest.raises(DataError, match=r"holds other vectors .* delete the folder"):
-        CachedVectors(other, tmp_path)
-    CachedVectors(Letters(factor=1.0001), tmp_path)  # rounding
-
-
-def test_rounding_of_the_precision_is_allowed(tmp_path: Path) -> None:
-    CachedVectors(Letters(), tmp_path, "bf16-true").encode([FIRST])
-    rounded = CachedVectors(Letters(factor=1.01), tmp_path, "bf16-true")
-    np.testing.assert_array_equal(rounded.encode([FIRST]), plain(FIRST))
-    with pytest.raises(DataError, match="holds other vectors"):
-        CachedVectors(Letters(factor=1.01), tmp_path)
+    assert encoder.asked == []
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:

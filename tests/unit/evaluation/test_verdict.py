@@ -153,8 +153,8 @@ def test_a_broken_file_while_training_is_a_warning(tmp_path: Path, caplog: pytes
     assert load_dev(run).keys() == {"selected"}
     with np.load(run.dev_file) as arrays:
         kept = dict(arrays)
-    np.savez(run.dev_file, **kept | {"selected/mrr@10": np.array([2.0])})
-    with pytest.raises(CheckpointError, match="selected has"):
+    np.savez(run.dev_file, **kept | {"selected/mrr@10": np.array([np.nan])})
+    with pytest.raises(CheckpointError, match="selected is broken: its arrays differ"):
         load_dev(run)
     assert verdict_of(run, 4, {}) is None
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from peft import LoraConfig
 
@@ -97,6 +99,19 @@ def test_the_scale_of_an_adapter_changes_the_hash() -> None:
     assert len({fingerprint(encoder) for encoder in [same, *changed]}) == 4
     vectors = [encoder.encode(["a dog ran"]) for encoder in [same, *changed]]
     assert all(np.abs(one - vectors[0]).max() > 1e-3 for one in vectors[1:])
+
+
+def test_code_of_a_model_of_its_own_changes_the_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "layer_of_a_model.py"
+    file.write_text("from torch import nn\n\n\nclass Layer(nn.Identity):\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    encoder, same = tiny_bert(), tiny_bert()
+    for each in (encoder, same):
+        each.plain_backbone.pooler = importlib.import_module(file.stem).Layer()
+    before = fingerprint(encoder)
+    assert fingerprint(same) == before != fingerprint(tiny_bert())
+    file.write_text(file.read_text().replace("Identity", "ReLU"))
+    assert fingerprint(encoder) != before
 
 
 def test_the_name_of_the_folder_does_not(tmp_path: Path) -> None:

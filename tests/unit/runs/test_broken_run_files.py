@@ -113,12 +113,11 @@ BROKEN = [
             named,
         )
         for arrays, named in (
-            ({"cosine": [0.5]}, "A/gold"),
-            ({"cosine": [0.5, 0.6], "gold": [1]}, "A has cosines of shape"),
-            ({"cosine": [0.5, 1.5], "gold": [1, 2]}, "A has a cosine outside"),
-            ({"cosine": [0.5, np.nan], "gold": [1, 2]}, "A has a cosine"),
-            ({"cosine": [0.5, 0], "gold": [1, np.inf]}, "A has a gold score"),
-            ({"cosine": ["a", "b"], "gold": [1, 2]}, "A has a cosine"),
+            ({"cosine": [0.5]}, "A is broken: it has no array gold"),
+            ({"cosine": [0.5, 0.6], "gold": [1]}, "A is broken: its arrays differ in length"),
+            ({"cosine": [0.5, np.nan], "gold": [1, 2]}, "A has a value of cosine"),
+            ({"cosine": [0.5, 0], "gold": [1, np.inf]}, "A has a value of gold"),
+            ({"mrr@10": [0.5, np.nan], "triplets": [np.nan, 1]}, "A has a value of mrr@10"),
         )
     ),
     *(Broken("checkpoint", BEST, CKPT[:size]) for size in (0, len(CKPT) // 2)),

@@ -13,7 +13,7 @@ from sts_lightning.core.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder, no_run
 from sts_lightning.runs.predictions import load_predictions
 
-WHOLE: dict[str, Any] = {"model": {}, "prompt": {}, "evaluation": {}}
+EVALUATION = {"suite": "sts", "model": {}, "data_root": "data", "senteval_text": None}
 
 
 def test_a_model_is_named_as_what_it_is(tmp_path: Path) -> None:
@@ -26,10 +26,8 @@ def test_a_model_is_named_as_what_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cfg", "absent"),
     [
-        ({"seed": 1}, "model, prompt, evaluation"),
-        (WHOLE, "model._target_"),
-        (WHOLE | {"prompt": None}, "prompt"),
-        ({"suite": "sts", "model": {}}, "prompt, evaluation"),
+        ({"seed": 1}, "data, data_root, evaluation, loss, model, name"),
+        (EVALUATION, "data, evaluation, loss, name"),
     ],
 )
 def test_what_is_absent_is_named(cfg: dict[str, Any], absent: str, tmp_path: Path) -> None:

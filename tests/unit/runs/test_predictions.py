@@ -77,25 +77,19 @@ def write_predictions(run: Path, cosines: Any, gold: Any) -> Path:
     [
         ([0.1, float("nan"), 0.3], [1.0, 2.0, 3.0], "cosine"),
         ([0.1, 0.2, float("inf")], [1.0, 2.0, 3.0], "cosine"),
-        ([0.1, 0.2, 0.3], [1.0, float("nan"), 3.0], "gold score"),
-        ([0.1, 0.2], [1.0, 2.0, 3.0], "shape"),
-        ([[0.1, 0.2, 0.3]], [[1.0, 2.0, 3.0]], "shape"),
-        ([], [], "shape"),
-        (["a", "b", "c"], [1.0, 2.0, 3.0], "cosine"),
+        ([0.1, 0.2, 0.3], [1.0, float("nan"), 3.0], "gold"),
+        ([0.1, 0.2], [1.0, 2.0, 3.0], "its arrays differ in length"),
     ],
 )
-def test_predictions_that_are_no_numbers(cosines: Any, gold: Any, reason: str, tmp_path: Path) -> None:
+def test_predictions_that_cannot_be_scored(cosines: Any, gold: Any, reason: str, tmp_path: Path) -> None:
     run = write_predictions(tmp_path / "run", cosines, gold)
     with pytest.raises(CheckpointError) as caught:
         load_predictions(RunFolder(run))
-    assert f"{run / PREDICTIONS}: STSB has" in str(caught.value)
+    assert f"{run / PREDICTIONS}: STSB " in str(caught.value)
     assert reason in str(caught.value)
 
 
-def test_predictions_without_arrays(tmp_path: Path) -> None:
-    np.savez(tmp_path / PREDICTIONS)
-    with pytest.raises(CheckpointError, match="holds no predictions"):
-        load_predictions(RunFolder(tmp_path))
+def test_an_array_in_place_of_an_archive(tmp_path: Path) -> None:
     with (tmp_path / PREDICTIONS).open("wb") as file:
         np.save(file, np.zeros(3))
     with pytest.raises(CheckpointError, match="is broken"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from collections.abc import Iterator
@@ -27,11 +26,8 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 
-from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.files import read_json
-from sts_lightning.models.pooling import Pooling
-
-log = logging.getLogger(__name__)
 
 COPIES = {
     "sentence-transformers/all-MiniLM-L6-v2": (
@@ -82,9 +78,6 @@ def packaged_copy(hub_id: str, revision: str | None) -> Path | None:
 
 OWN_FILE = "sts_lightning.json"
 """File of this project's exports with the settings that determine a vector."""
-
-POOLINGS: dict[str, Pooling] = {"cls": "cls", "mean": "mean", "lasttoken": "last_token"}
-"""Pooling by the name of its mode in sentence-transformers; the other modes have no equivalent here."""
 
 
 def find(name: str) -> tuple[str, dict[str, Any]]:
@@ -190,16 +183,3 @@ def find_adapter(name: str) -> Path | None:
     patterns = [SETTINGS, WEIGHTS, OWN_FILE, *TOKENIZER]
     with files.explained(" and ".join(patterns[:2])):
         return Path(snapshot_download(files.source, allow_patterns=patterns, **files.options))
-
-
-def warn_of_pipeline(name: str, pooling: Pooling, template: str | None) -> None:
-    """Log that a model has another pooling than an encoder that takes only the transformer of it."""
-    try:
-        config = ModelFiles(name).json("1_Pooling/config.json", dict)
-    except UserError:  # whatever is wrong there, the transformer could be loaded
-        return
-    flags = [key for key, value in config.items() if key.startswith("pooling_mode_") and value]
-    modes = str(config.get("pooling_mode") or flags)
-    stated = next((ours for theirs, ours in POOLINGS.items() if theirs in modes), None)
-    if template is None and stated not in (None, pooling):
-        log.warning("%s: its pipeline has pooling %s, not %s; model=encoder takes it.", name, stated, pooling)

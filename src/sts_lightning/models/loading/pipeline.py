@@ -32,7 +32,7 @@ from sts_lightning.models.loading.backbone import (
     naming_base,
 )
 from sts_lightning.models.loading.checks import check_finite, check_weights
-from sts_lightning.models.loading.hub import OWN_FILE, POOLINGS, SETTINGS, ModelFiles, find_adapter
+from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles, find_adapter
 from sts_lightning.models.loading.own_file import TRAINING, base_of, read_own, read_training
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.models.text.template import SLOT
@@ -50,6 +50,9 @@ ORDER = r"(Transformer,Pooling,|StaticEmbedding,)(Dense,)*(Normalize,)?"
 
 MODES = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 """Modes of a pooling as older files name them, each after ``pooling_mode_`` with whether it is used."""
+
+POOLINGS: dict[str, Pooling] = {"cls": "cls", "mean": "mean", "lasttoken": "last_token"}
+"""Pooling by the name of its mode in sentence-transformers; the other modes have no equivalent here."""
 
 Neutral = Literal["torch_dtype", "dtype", "attn_implementation", "trust_remote_code", "add_pooling_layer"]
 """Arguments of loading in a transformer's settings that change no vector, and load no code, here."""

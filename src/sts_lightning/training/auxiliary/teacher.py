@@ -171,7 +171,7 @@ class Teacher(AuxiliaryModel):
             return encoder
         if number not in self._cached:
             folder = self.cache_dir / fingerprint(encoder)[:16]
-            self._cached[number] = CachedVectors(encoder, folder, encoder.precision)
+            self._cached[number] = CachedVectors(encoder, folder)
         return self._cached[number]
 
 
