@@ -26,6 +26,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -358,13 +359,16 @@ class RunFolder:
         return f": the run has not finished; {path_override('resume', self.name)} finishes it"
 
     def remove_temporaries(self) -> None:
-        """Remove files under temporary names, which a process that was killed while writing has left.
+        """Remove what has a temporary name, which a process that was killed while writing has left.
 
         Only the process that has locked the folder may do this.
         """
         for folder in (self.path, self.checkpoints, self.plots):
             for path in folder.glob(".*"):
-                if re.fullmatch(r"\..+\.[0-9]+", path.name) and not path.is_dir():
+                if path.is_dir():
+                    if re.fullmatch(r"\.(model|final|step_[0-9]+)\.\w+", path.name):
+                        shutil.rmtree(path)
+                elif re.fullmatch(r"\..+\.[0-9]+", path.name):
                     path.unlink()
 
     def remove_if_empty(self) -> None:

@@ -93,8 +93,8 @@ def is_locked(folder: Path) -> bool:
         return False
 
 
-CHECKPOINT = re.compile(r"\.?(best|last|step_[0-9]+)\.ckpt(\.[0-9]+)?")
-"""Name of a checkpoint, or of one that a process was writing."""
+CHECKPOINT = re.compile(r"\.?(best|last|final|step_[0-9]+)(\.ckpt)?(\.\w+)?")
+"""Name of a checkpoint or of the model folder of a step, or of one that a process was writing."""
 
 
 def check_links(run: Path) -> None:
@@ -115,12 +115,11 @@ def check_links(run: Path) -> None:
             path.name == "checkpoints"
             and target.is_dir()
             and path.lstat().st_uid == target.stat().st_uid == user
-            and all(
-                CHECKPOINT.fullmatch(e.name) and e.is_file() and not e.is_symlink() for e in target.iterdir()
-            )
+            and all(CHECKPOINT.fullmatch(inside.name) for inside in target.iterdir())
+            and not any(inside.is_symlink() for inside in target.rglob("*"))
             and not (target.parent / "config.yaml").exists()
         ):
             raise UntrustedError(
                 f"{path} links to {target}, outside the run folder; remove the link. Checkpoints may lie "
-                "elsewhere in an existing folder of yours that holds nothing but *.ckpt files of this run."
+                "elsewhere in an existing folder of yours that holds nothing but checkpoints of this run."
             )

@@ -143,11 +143,10 @@ def begin_again(folder: RunFolder) -> None:
     Args:
         folder: Run folder in the state ``started``, locked by this process.
     """
-    for path in (folder.history_file, folder.dev_file, folder.checkpoints, folder.path / "tensorboard"):
-        if path.is_symlink() and path.is_dir():  # checkpoints that lie elsewhere
-            for file in path.iterdir():
-                file.unlink()
-        elif path.is_dir():
+    linked = folder.checkpoints.is_symlink() and folder.checkpoints.is_dir()  # they lie elsewhere
+    checkpoints = folder.checkpoints.iterdir() if linked else [folder.checkpoints]
+    for path in (folder.history_file, folder.dev_file, folder.path / "tensorboard", *checkpoints):
+        if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)

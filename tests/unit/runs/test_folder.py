@@ -42,9 +42,16 @@ def test_files_of_a_process_killed_while_writing_are_removed(tmp_path: Path) -> 
     run = RunFolder(tmp_path)
     run.checkpoints.mkdir()
     kept = [run.path / ".lock", run.path / ".notes", run.checkpoint("last"), run.metrics_file]
+    kept += [run.model() / "config.json", run.path / ".mine.abc" / "x"]
     stale = [run.path / ".metrics.json.77", run.checkpoints / ".last.ckpt.12345"]
+    stale += [run.path / ".model.h2_x" / "model" / "x", run.checkpoints / ".step_7.k3z" / "step_7" / "x"]
     for path in (*kept, *stale):
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     run.remove_temporaries()
     assert all(path.exists() for path in kept)
     assert not any(path.exists() for path in stale)
+    assert {path.name for path in run.path.iterdir()} == {
+        *(".lock", ".notes", ".mine.abc"),
+        *("checkpoints", "metrics.json", "model"),
+    }

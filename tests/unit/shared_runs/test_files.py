@@ -72,7 +72,14 @@ def test_checkpoints_may_lie_elsewhere(
     run, scratch = tmp_path / "run", tmp_path / "scratch" / "checkpoints"
     run.mkdir()
     scratch.mkdir(parents=True)
-    for name in ("last.ckpt", "step_5.ckpt", ".best.ckpt.123"):
+    for name in (
+        "last.ckpt",
+        "step_5.ckpt",
+        ".best.ckpt.123",
+        "step_7/model.safetensors",
+        ".final.ab/final/x",
+    ):
+        (scratch / name).parent.mkdir(parents=True, exist_ok=True)
         (scratch / name).touch()
     (run / "checkpoints").symlink_to(scratch)
     if wrong is None:
@@ -84,7 +91,7 @@ def test_checkpoints_may_lie_elsewhere(
     if wrong == "another file":
         (scratch / "mine.ckpt").touch()
     elif wrong == "a link":
-        (scratch / "best.ckpt").symlink_to(tmp_path / "mine")
+        (scratch / "step_7" / "config.json").symlink_to(tmp_path / "mine")
     elif wrong == "another run":
         (scratch.parent / "config.yaml").touch()
     elif wrong == "no folder":
