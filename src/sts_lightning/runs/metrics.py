@@ -39,50 +39,28 @@ Count = Annotated[int, Ge(0)]
 Amount = Annotated[float, Ge(0)]
 
 
-class PairScores(TypedDict, total=False):
-    """Scores of pairs as stored."""
-
-    spearman: Required[Correlation]
-    pearson: Correlation
-    pairs: Count
-
-
 Percent = Annotated[float, Interval(ge=-0.001, le=100.001)]
 """A share times 100, with its rounding."""
 
 RankingScores = TypedDict(
     "RankingScores",
-    {
-        "mrr@10": Percent,
-        "accuracy@1": Percent,
-        "recall@10": Percent,
-        "ndcg@10": Percent,
-        "triplets": Percent,
-        "queries": Count,
-        "candidates": Count,
-    },
+    {"mrr@10": Percent, "accuracy@1": Percent, "recall@10": Percent, "ndcg@10": Percent, "triplets": Percent},
     total=False,
 )
 """Scores of queries as stored."""
 
 
 class TaskScores(RankingScores, total=False):
-    """Scores of a test task as stored: correlations, those of queries, or the score of another suite."""
+    """Scores of a test task or of dev data as stored: of pairs, of queries, or the score of another suite."""
 
     spearman: Correlation
     pearson: Correlation
     score: float
     pairs: Count
-    subsets: dict[str, PairScores] | None
-
-
-class DevScores(RankingScores, total=False):
-    """Scores of dev pairs as stored, with those of the parts of a suite, or of dev queries."""
-
-    spearman: Correlation
-    pearson: Correlation
-    pairs: Count
-    parts: dict[str, PairScores]
+    queries: Count
+    candidates: Count
+    subsets: dict[str, TaskScores] | None
+    parts: dict[str, TaskScores]
 
 
 class TestScores(TypedDict, total=False):
@@ -127,7 +105,7 @@ class Contents(TypedDict, total=False):
     """Types of the entries that this project reads back, all of which may be absent; others are free."""
 
     test: TestScores | None
-    dev: DevScores | None
+    dev: TaskScores | None
     verdict: dict[str, Any] | None
     averaged: Averaged
     best_step: Count
@@ -180,12 +158,22 @@ class RunMetrics:
         return json.dumps(tests, sort_keys=True) if (tests := self.content.get("tests")) else None
 
     @property
+    def tasks(self) -> Mapping[str, Mapping[str, Any]]:
+        """Scores of each test task by name; empty without a test report."""
+        return {} if self.test is None else self.test["tasks"]
+
+    @property
+    def rankings(self) -> dict[str, Mapping[str, Any]]:
+        """Scores of the dev queries and of the test tasks that are queries."""
+        scores = {**({} if self.dev is None else {"dev": self.dev}), **self.tasks}
+        return {name: each for name, each in scores.items() if "queries" in each}
+
+    @property
     def scores(self) -> dict[str, float]:
         """Dev score, the score of each test task, their average, and the rank, where available."""
         row = {} if self.dev is None else {"dev": _main(self.dev)}
+        row |= {name: _main(task) for name, task in self.tasks.items()}
         if self.test is not None:
-            for name, task in self.test["tasks"].items():
-                row[name] = _main(task)
             row["average"] = float(self.test["average"])
         rank = self.details.get("rank")
         return row if rank is None else {**row, "rank": float(rank["average"])}
@@ -231,9 +219,10 @@ def _main(scores: Mapping[str, Any]) -> float:
     return float(next(scores[name] for name in MAIN if name in scores))
 
 
-def as_plain(stages: TrainedOn) -> list[dict[str, Any] | None]:
-    """Return the data of stages as stored in the file."""
-    return [None if stage is None else dataclasses.asdict(stage) for stage in stages]
+def origin(trained_on: TrainedOn, seconds: float) -> dict[str, Any]:
+    """Return what results state of how they were made: data of the training, duration and `environment`."""
+    stages = [None if stage is None else dataclasses.asdict(stage) for stage in trained_on]
+    return {"trained_on": stages, "wall_seconds": round(seconds, 1), **environment()}
 
 
 def write_metrics(path: Path, metrics: RunMetrics) -> None:
@@ -261,26 +250,25 @@ def read_metrics(path: Path) -> RunMetrics:
     try:
         values = read_json(path)
         as_type(values, Contents)
-        _check_scores(values)
+        details = {name: value for name, value in values.items() if name not in ("dev", "test")}
+        metrics = RunMetrics(values.get("test"), values.get("dev"), details)
+        _check_scores(metrics)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path.parent} has no {path.name}: it is not a finished run.") from error
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
     except ValueError as error:
         raise CheckpointError(f"{path} is broken: {error}.") from error
-    details = {name: value for name, value in values.items() if name not in ("dev", "test")}
-    return RunMetrics(values.get("test"), values.get("dev"), details)
+    return metrics
 
 
-def _check_scores(values: Mapping[str, Any]) -> None:
-    test = values.get("test")
-    if test is None and values.get("dev") is None:
+def _check_scores(metrics: RunMetrics) -> None:
+    if metrics.test is None and metrics.dev is None:
         raise ValueError("it has neither dev nor test scores")
-    if values.get("dev") is not None and not {*MAIN} & values["dev"].keys():
-        raise ValueError("dev lacks spearman")
-    for name, task in (test or {"tasks": {}})["tasks"].items():
-        if not {*MAIN} & task.keys():
-            raise ValueError(f"test.tasks.{name} lacks spearman")
+    tests = {f"test.tasks.{name}": task for name, task in metrics.tasks.items()}
+    for name, scores in {"dev": metrics.dev, **tests}.items():
+        if scores is not None and not {*MAIN} & scores.keys():
+            raise ValueError(f"{name} lacks spearman")
 
 
 UNKNOWN = "unknown"

@@ -35,32 +35,46 @@ OfTask = tuple[np.ndarray, np.ndarray] | Values
 """Cosines and gold scores of the pairs of a task, or the scores of its queries."""
 
 
-def save_predictions(
-    run: RunFolder,
-    tasks: Sequence[Task],
-    cosines: Sequence[np.ndarray],
-    values: Mapping[str, Values] = {},
-) -> None:
-    """Write the arrays ``<task>/cosine`` and ``<task>/gold``, one subset after another, and ``<task>/pairs``.
-
-    The last one is the hash of the task's pairs (`hashes_of`). Of queries there are arrays of each score.
+def found_on(
+    tasks: Sequence[Task], cosines: Sequence[np.ndarray], values: Mapping[str, Values] = {}
+) -> dict[str, OfTask]:
+    """Return by name what was found on each task, of scored pairs one subset after another.
 
     Args:
-        run: Run folder.
         tasks: Test tasks.
         cosines: Cosines of the pairs of each subset of each task of scored pairs, in order.
         values: Scores of the queries of each ranking, by its name.
     """
     remaining = iter(cosines)
-    arrays = {f"{name}/pairs": np.array(digest) for name, digest in hashes_of(tasks).items()}
+    found: dict[str, OfTask] = {}
     for task in tasks:
         if isinstance(task, STSTask):
             tables = list(task.subsets.values())
-            arrays[f"{task.name}/cosine"] = np.concatenate([next(remaining) for _ in tables])
-            arrays[f"{task.name}/gold"] = gold_of(tables)
+            found[task.name] = (np.concatenate([next(remaining) for _ in tables]), gold_of(tables))
         else:
-            arrays |= {f"{task.name}/{name}": each for name, each in values[task.name].items()}
+            found[task.name] = values[task.name]
+    return found
+
+
+def save_predictions(run: RunFolder, tasks: Sequence[Task], found: Mapping[str, OfTask]) -> None:
+    """Write the arrays ``<task>/cosine`` and ``<task>/gold``, or one of each score of queries.
+
+    ``<task>/pairs`` is the hash of the task's pairs (`hashes_of`).
+
+    Args:
+        run: Run folder.
+        tasks: Test tasks.
+        found: What was found on each of them.
+    """
+    arrays = {f"{name}/pairs": np.array(digest) for name, digest in hashes_of(tasks).items()}
+    for name, each in found.items():
+        arrays |= _arrays(name, each)
     _write(run.predictions_file, arrays)
+
+
+def _arrays(name: str, found: OfTask) -> dict[str, np.ndarray]:
+    named = found if isinstance(found, dict) else {"cosine": found[0], "gold": found[1]}
+    return {f"{name}/{key}": each for key, each in named.items()}
 
 
 def save_dev(run: RunFolder, step: int, found: OfTask, selected: bool) -> None:
@@ -73,9 +87,7 @@ def save_dev(run: RunFolder, step: int, found: OfTask, selected: bool) -> None:
             log.warning("WARNING: the run will have no verdict: %s", error)
     name = "selected" if selected else "untuned"
     arrays = {key: each for key, each in before.items() if key.startswith("untuned/")}
-    named = found if isinstance(found, dict) else dict(zip(("cosine", "gold"), found, strict=True))
-    arrays |= {f"{name}/{key}": each for key, each in named.items()}
-    _write(run.dev_file, arrays | {f"{name}/step": np.array(step)})
+    _write(run.dev_file, {**arrays, **_arrays(name, found), f"{name}/step": np.array(step)})
 
 
 def constant(found: OfTask) -> OfTask:
