@@ -19,11 +19,12 @@ from sts_lightning.data.readers.sts_sets import STSTask, tables_of
 from sts_lightning.data.tables import NEGATIVES, gold_of, pairs_of, values_of
 from sts_lightning.data.tasks import rankings_of, scored_tasks
 from sts_lightning.evaluation.binary import best_thresholds, is_binary, score_binary
-from sts_lightning.evaluation.dev_scores import ranking_entry, score_dev, selecting
+from sts_lightning.evaluation.dev_scores import ranking_entry, score_dev
 from sts_lightning.evaluation.encoding import ShardedEncoder
 from sts_lightning.evaluation.retrieval import encode_ranking
 from sts_lightning.evaluation.sts import TestResult, encode_tables, score_test, table_cosines
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.runs.metrics import main_score
 from sts_lightning.runs.predictions import OfTask, found_on, of_pairs
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Scores:
     @property
     def dev_score(self) -> float:
         """The dev score that selects weights, times 100."""
-        return selecting(self.dev)
+        return main_score(self.dev)
 
 
 def how_scored(encoder: SentenceEncoder, data: DataModule, cfg: DictConfig, scores: Scores) -> dict[str, Any]:

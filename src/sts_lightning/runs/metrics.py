@@ -141,7 +141,7 @@ class RunMetrics:
     def score(self) -> float:
         """Dev score that selected the weights of a training run, or test average of an evaluation."""
         if self.dev is not None:
-            return _main(self.dev)
+            return main_score(self.dev)
         assert self.test is not None  # checked when the file was read
         return float(self.test["average"])
 
@@ -171,8 +171,8 @@ class RunMetrics:
     @property
     def scores(self) -> dict[str, float]:
         """Dev score, the score of each test task, their average, and the rank, where available."""
-        row = {} if self.dev is None else {"dev": _main(self.dev)}
-        row |= {name: _main(task) for name, task in self.tasks.items()}
+        row = {} if self.dev is None else {"dev": main_score(self.dev)}
+        row |= {name: main_score(task) for name, task in self.tasks.items()}
         if self.test is not None:
             row["average"] = float(self.test["average"])
         rank = self.details.get("rank")
@@ -200,8 +200,8 @@ class RunMetrics:
     @property
     def wall_seconds(self) -> float | None:
         """Duration of the run in seconds, that before an interruption included; None if unknown."""
-        seconds = self.details.get("wall_seconds")
-        return None if seconds is None else float(seconds)
+        seconds: float | None = self.details.get("wall_seconds")
+        return seconds
 
     @property
     def total_seconds(self) -> float | None:
@@ -215,7 +215,8 @@ MAIN = ("mrr@10", "spearman", "score")
 """Names of the score of a task that tables show: of queries, scored pairs and other suites."""
 
 
-def _main(scores: Mapping[str, Any]) -> float:
+def main_score(scores: Mapping[str, Any]) -> float:
+    """Return of the scores on dev data, or on a test task, the one that selects weights or tables show."""
     return float(next(scores[name] for name in MAIN if name in scores))
 
 

@@ -67,14 +67,9 @@ def save_predictions(run: RunFolder, tasks: Sequence[Task], found: Mapping[str, 
         found: What was found on each of them.
     """
     arrays = {f"{name}/pairs": np.array(digest) for name, digest in hashes_of(tasks).items()}
-    for name, each in found.items():
-        arrays |= _arrays(name, each)
+    for task, each in found.items():
+        arrays |= {f"{task}/{name}": values for name, values in _named(each).items()}
     _write(run.predictions_file, arrays)
-
-
-def _arrays(name: str, found: OfTask) -> dict[str, np.ndarray]:
-    named = found if isinstance(found, dict) else {"cosine": found[0], "gold": found[1]}
-    return {f"{name}/{key}": each for key, each in named.items()}
 
 
 def save_dev(run: RunFolder, step: int, found: OfTask, selected: bool) -> None:
@@ -87,7 +82,8 @@ def save_dev(run: RunFolder, step: int, found: OfTask, selected: bool) -> None:
             log.warning("WARNING: the run will have no verdict: %s", error)
     name = "selected" if selected else "untuned"
     arrays = {key: each for key, each in before.items() if key.startswith("untuned/")}
-    _write(run.dev_file, {**arrays, **_arrays(name, found), f"{name}/step": np.array(step)})
+    arrays |= {f"{name}/{key}": each for key, each in _named(found).items()}
+    _write(run.dev_file, arrays | {f"{name}/step": np.array(step)})
 
 
 def constant(found: OfTask) -> OfTask:
@@ -111,6 +107,10 @@ def load_dev(run: RunFolder) -> dict[str, tuple[int, OfTask]]:
         of_name = _of_task(arrays, name, f"{run.dev_file}: {name}")
         found[name] = (int(arrays[f"{name}/step"]), of_name)
     return found
+
+
+def _named(found: OfTask) -> Values:
+    return found if isinstance(found, dict) else dict(zip(("cosine", "gold"), found, strict=True))
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

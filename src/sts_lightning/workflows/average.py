@@ -23,7 +23,7 @@ from sts_lightning.evaluation.score import how_scored, score
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.folder import load_weights, write_model
 from sts_lightning.models.loading.hub import ModelFiles
-from sts_lightning.models.loading.own_file import Own, read_own
+from sts_lightning.models.loading.own_file import read_own
 from sts_lightning.models.loading.pipeline import read_model
 from sts_lightning.models.loading.run import build_encoder, model_folder
 from sts_lightning.runs.folder import RunFolder
@@ -180,8 +180,8 @@ def read_parents(folders: Sequence[Path], encoder: SentenceEncoder) -> list[Pare
             )
         if cfg.optim.freeze != "none":
             raise CheckpointError(f"{run.name} did not train its encoder (optim.freeze={cfg.optim.freeze}).")
-        described = read_own(ModelFiles(str(model_folder(run))))
-        _check_same(parents, run, cfg, described, encoder)
+        if parents:
+            _check_same(parents[0], run, cfg, encoder)
         head = load_weights(encoder, model_folder(run))
         weights = {name: value.clone() for name, value in encoder.state_dict().items()}
         parents.append(Parent(run, cfg, weights, head))
@@ -215,14 +215,10 @@ def weighted_sum(models: Sequence[Weights], factors: Sequence[float] | None = No
     return result
 
 
-def _check_same(
-    parents: Sequence[Parent], run: RunFolder, cfg: DictConfig, own: Own | None, encoder: SentenceEncoder
-) -> None:
+def _check_same(first: Parent, run: RunFolder, cfg: DictConfig, encoder: SentenceEncoder) -> None:
     """Reject a run that computes its vectors in another way, or trained on dev pairs of the first one."""
-    if own is None or not parents:
-        return
-    first = parents[0]
-    ours, theirs = encoder.config.as_json(), own.encoding.as_json()
+    own, ours = read_own(ModelFiles(str(model_folder(run)))), encoder.config.as_json()
+    theirs = ours if own is None else own.encoding.as_json()
     for key in ours:
         if ours[key] != theirs[key]:
             raise CheckpointError(

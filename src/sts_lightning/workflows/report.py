@@ -38,7 +38,6 @@ from sts_lightning.evaluation.score import (
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
 from sts_lightning.evaluation.verdict import Verdict, by_part, compare_tasks, verdict_of
 from sts_lightning.evaluation.verdict import in_words as verdict_in_words
-from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.checks import check_weights
 from sts_lightning.models.loading.folder import write_model
 from sts_lightning.runs.folder import RunFolder
@@ -48,7 +47,6 @@ from sts_lightning.runs.predictions import save_dev, save_predictions
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.callbacks.progress import RunClock
 from sts_lightning.workflows.build import Experiment
-from sts_lightning.workflows.checks import Parts
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +153,7 @@ def report(
             if any(part.label == "class" for part in data.parts.values())
             else "",
         )
-    _print_scores(tuned, untuned, history, metrics, parts, encoder)
+    _print_scores(experiment, tuned, untuned, metrics)
     log.info(
         "selected step %d of %d; results, plots and weights: %s",
         best_step,
@@ -203,16 +201,14 @@ def log_results(loggers: Sequence[Logger], run: RunFolder, metrics: RunMetrics, 
         if isinstance(logger, HistoryLogger):
             continue
         with _optional(f"the entries of {type(logger).__name__}"):
-            if isinstance(logger, TensorBoardLogger):
-                logger.log_metrics({**scores, HP_METRIC: metrics.score}, step)
-                for path in plots:
-                    image = imread(path)
-                    logger.experiment.add_image(f"{PLOTS}{path.stem}", image, step, dataformats="HWC")
-            else:
-                logger.log_metrics(scores, step)
-            if isinstance(logger, WandbLogger):
-                for path in plots:
-                    logger.log_image(f"{PLOTS}{path.stem}", [str(path)], step)
+            in_table = {HP_METRIC: metrics.score} if isinstance(logger, TensorBoardLogger) else {}
+            logger.log_metrics({**scores, **in_table}, step)
+            for path in plots:
+                name = f"{PLOTS}{path.stem}"
+                if isinstance(logger, TensorBoardLogger):
+                    logger.experiment.add_image(name, imread(path), step, dataformats="HWC")
+                elif isinstance(logger, WandbLogger):
+                    logger.log_image(name, [str(path)], step)
             logger.finalize("success")
 
 
@@ -280,15 +276,9 @@ def _plot_dev(scores: Scores, parts: Mapping[str, slice], run: RunFolder, title:
     plot_cosines(*found, run.plots / "dev_cosines.png", f"{title}: {name} Spearman {spearman:.2f}")
 
 
-def _print_scores(
-    tuned: Scores,
-    untuned: Scores | None,
-    history: list[dict[str, Any]],
-    metrics: RunMetrics,
-    parts: Parts,
-    encoder: SentenceEncoder,
-) -> None:
-    data, rankings = parts.data, metrics.rankings
+def _print_scores(experiment: Experiment, tuned: Scores, untuned: Scores | None, metrics: RunMetrics) -> None:
+    parts, rankings = experiment.parts, metrics.rankings
+    data, history = parts.data, parts.run.history()
 
     def row(scores: Scores) -> dict[str, float]:
         tests = spearman_row(scores.test) if scores.test and scored_tasks(data.tests) else {}
@@ -308,7 +298,7 @@ def _print_scores(
         rankings = {"untuned dev": first, "tuned dev": rankings.pop("dev"), **rankings}
     if any(rows.values()):
         how = f"aggregate={parts.cfg.evaluation.aggregate}"
-        title = title_of_table(encoder, data.text, "Spearman x 100", how)
+        title = title_of_table(experiment.module.encoder, data.text, "Spearman x 100", how)
         print_scores(title, {name: each for name, each in rows.items() if each})
     if rankings:
         print_rankings(rankings)

@@ -14,7 +14,7 @@ from sts_lightning.core.conf_folders import command_line
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.core.text import counted
 from sts_lightning.evaluation.retrieval import mean_scores
-from sts_lightning.evaluation.sts import check_aggregate, score_subsets
+from sts_lightning.evaluation.sts import average_of, check_aggregate, score_subsets
 from sts_lightning.models.loading.pipeline import read_model
 from sts_lightning.models.loading.run import model_folder
 from sts_lightning.runs.folder import RunFolder
@@ -114,9 +114,7 @@ def _predictions(run: RunFolder, test: Mapping[str, Any]) -> str:
         name: _scores(found, tasks[name], aggregate, f"{where}.tasks.{name}")
         for name, found in predictions.items()
     }
-    scored = [task["spearman"] for task in again.values() if "spearman" in task]
-    average = float(np.mean(scored or [task[SELECTS] for task in again.values()]))
-    computed = flat({"tasks": again, "average": average})
+    computed = flat({"tasks": again, "average": average_of(again)})
     stored = flat({"tasks": tasks, "average": test["average"]})
     for key in {**stored, **computed}:
         value, other = stored.get(key), computed.get(key)
@@ -124,9 +122,7 @@ def _predictions(run: RunFolder, test: Mapping[str, Any]) -> str:
             value is None or other is None or not abs(value - other) <= ROUNDING
         ):
             raise CheckpointError(f"{where}.{key} is {value}, but computed again it is {other}.")
-    pairs = sum(
-        len(found[SELECTS] if isinstance(found, dict) else found[1]) for found in predictions.values()
-    )
+    pairs = sum(task.get("pairs", task.get("queries")) for task in again.values())
     return f"{counted(pairs, 'prediction')} of {counted(len(tasks), 'task')} give the stored scores"
 
 
