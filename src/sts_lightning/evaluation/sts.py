@@ -160,9 +160,9 @@ def score_subsets(
     }
 
 
-def describe_binary(result: TestResult) -> list[str]:
-    """Return a line for each task with two labels."""
-    return [describe(name, task["binary"]) for name, task in result["tasks"].items() if "binary" in task]
+def describe_binary(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a line for each of the tasks, or dev data, that has two labels."""
+    return [describe(name, result["binary"]) for name, result in results.items() if "binary" in result]
 
 
 def spearman_row(result: TestResult) -> dict[str, float]:

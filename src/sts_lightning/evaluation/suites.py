@@ -177,7 +177,7 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
         cosines = table_cosines(vectors, tables)
         result = score_tasks(scored, cosines, cfg.aggregate)
         save_predictions(RunFolder(folder), tasks, found_on(tasks, cosines))
-        for line in describe_binary(result):
+        for line in describe_binary(result["tasks"]):
             log.info("%s", line)
         deployed = score_deployed(vectors, scored, cfg.aggregate, cfg.dims, cfg.vectors)
         ranks = {"rank": rank_tasks(scored, vectors)} if cfg.rank else {}

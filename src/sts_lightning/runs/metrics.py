@@ -38,7 +38,6 @@ Correlation = Annotated[float, Interval(ge=-100.001, le=100.001)]
 Count = Annotated[int, Ge(0)]
 Amount = Annotated[float, Ge(0)]
 
-
 Percent = Annotated[float, Interval(ge=-0.001, le=100.001)]
 """A share times 100, with its rounding."""
 
@@ -163,16 +162,19 @@ class RunMetrics:
         return {} if self.test is None else self.test["tasks"]
 
     @property
+    def entries(self) -> dict[str, Mapping[str, Any]]:
+        """Scores of the dev data, as ``dev``, and of each test task, where available."""
+        return {**({} if self.dev is None else {"dev": self.dev}), **self.tasks}
+
+    @property
     def rankings(self) -> dict[str, Mapping[str, Any]]:
-        """Scores of the dev queries and of the test tasks that are queries."""
-        scores = {**({} if self.dev is None else {"dev": self.dev}), **self.tasks}
-        return {name: each for name, each in scores.items() if "queries" in each}
+        """Those of `entries` that are scores of queries."""
+        return {name: entry for name, entry in self.entries.items() if "queries" in entry}
 
     @property
     def scores(self) -> dict[str, float]:
         """Dev score, the score of each test task, their average, and the rank, where available."""
-        row = {} if self.dev is None else {"dev": main_score(self.dev)}
-        row |= {name: main_score(task) for name, task in self.tasks.items()}
+        row = {name: main_score(entry) for name, entry in self.entries.items()}
         if self.test is not None:
             row["average"] = float(self.test["average"])
         rank = self.details.get("rank")

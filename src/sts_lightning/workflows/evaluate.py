@@ -39,7 +39,7 @@ from sts_lightning.models.loading.run import (
 )
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
-from sts_lightning.runs.metrics import UNKNOWN, RunMetrics, TrainedOn, origin
+from sts_lightning.runs.metrics import UNKNOWN, RunMetrics, origin
 from sts_lightning.runs.state import report_finished, state_for
 
 log = logging.getLogger(__name__)
@@ -101,16 +101,12 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
         if device == "cpu":
             hide_gpus()
         text: Any = "raw"
-        training: dict[str, Any] = {"training": None}
-        trained_on: TrainedOn = ()
+        known = RunMetrics(None, details={"training": None, "trained_on": []})
         if cfg.ckpt is not None:
             with at_setting("ckpt"):
                 run = RunFolder(cfg.ckpt).last_stage()
                 text = run.settings().get("senteval_text", "raw")  # as data: the model is that of its folder
             known = run.known_metrics()
-            seed = known.details.get("seed", UNKNOWN)
-            training = {"training": known.details.get("training", {}), "seed": seed}
-            trained_on = known.trained_on
         files = file_digests(plain(cfg))
         suite = open_suite(cfg, cfg.senteval_text or text)
         encoder = load_evaluated(cfg, device)
@@ -130,13 +126,14 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
             "step": cfg.step,
             "precision": encoder.precision,
             "quantization": cfg.quantization or (encoder.base.quantization if encoder.base else "none"),
-            **training,
+            "training": known.details.get("training", {}),
+            **({} if cfg.ckpt is None else {"seed": known.details.get("seed", UNKNOWN)}),
             **encoder.evaluation_text,
             "senteval_text": suite.text,
             "content": {"tests": dict(suite.hashes), "files": files},
             "normalize": cfg.normalize,
             "vectors_from_cache": 0 if cached is None else cached.looked_up,
-            **origin(trained_on, time.monotonic() - started),
+            **origin(known.trained_on, time.monotonic() - started),
         }
         if "rank" in result:  # beside the scores, where the report of a training has it
             details["rank"] = result.pop("rank")
@@ -213,19 +210,18 @@ def load_evaluated(cfg: DictConfig, device: str) -> SentenceEncoder:
         UserError: Configuration, run folder or model cannot be used.
     """
     if cfg.ckpt is None:
-        encoder, precision = _load_model(cfg, device), cfg.precision
+        encoder = _load_model(cfg, device)
     else:
         with at_setting("ckpt"):
             encoder = load(cfg.ckpt, cfg.step, quantization=cfg.quantization, device=device)
-        precision = cfg.precision
         if cfg.text_edit is not None:
             encoder.set_evaluation(cfg.text_edit, encoder.tokenizer.evaluation_length)
         if cfg.max_length is not None:
             set_evaluation_text(encoder, encoder.config.text_edit, cfg.max_length, "max_length")
     encoder.to(device).eval()
-    if precision == "auto":
+    if cfg.precision == "auto":
         return use_fastest_precision(encoder)
-    return encoder.set_precision(precision or encoder.precision)
+    return encoder.set_precision(cfg.precision or encoder.precision)
 
 
 def use_fastest_precision(encoder: SentenceEncoder) -> SentenceEncoder:

@@ -24,7 +24,6 @@ from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS
 from sts_lightning.data.tables import parts_of, values_of
 from sts_lightning.data.tasks import scored_tasks
-from sts_lightning.evaluation.binary import describe
 from sts_lightning.evaluation.dev_scores import dev_tasks, monitor_of, title_of
 from sts_lightning.evaluation.retrieval import TITLES, print_rankings, ranking_cells
 from sts_lightning.evaluation.score import (
@@ -36,8 +35,7 @@ from sts_lightning.evaluation.score import (
     title_of_table,
 )
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
-from sts_lightning.evaluation.verdict import Verdict, by_part, compare_tasks, verdict_of
-from sts_lightning.evaluation.verdict import in_words as verdict_in_words
+from sts_lightning.evaluation.verdict import Verdict, by_part, compare_tasks, in_words, verdict_of
 from sts_lightning.models.loading.checks import check_weights
 from sts_lightning.models.loading.folder import write_model
 from sts_lightning.runs.folder import RunFolder
@@ -49,9 +47,6 @@ from sts_lightning.training.callbacks.progress import RunClock
 from sts_lightning.workflows.build import Experiment
 
 log = logging.getLogger(__name__)
-
-FINAL, PLOTS = "final/", "plots/"
-"""Beginnings of the names of final scores and of plots."""
 
 EACH, CUT = 5, 1000
 """Number of texts of a column that an export is compared with, and of their characters that are stored."""
@@ -77,7 +72,7 @@ def report(
     Returns:
         Dev Spearman times 100 of the selected weights.
     """
-    parts, trainer, encoder = experiment.parts, experiment.trainer, experiment.module.encoder
+    parts, encoder, steps = experiment.parts, experiment.module.encoder, experiment.trainer.global_step
     run, cfg, data = parts.run, parts.cfg, parts.data
     if parts.first:
         _write_final(experiment)
@@ -85,7 +80,7 @@ def report(
     best_step: int = checkpoint["global_step"]
     check_weights(experiment.module.state_dict(), checkpoint["state_dict"], str(run.checkpoint("best")))
     experiment.module.load_state_dict(checkpoint["state_dict"], strict=False)
-    encoder.to(trainer.strategy.root_device)
+    encoder.to(experiment.trainer.strategy.root_device)
     mixture: dict[str, Any] = {}
     if cfg.trainer.wise_ft:
         from sts_lightning.workflows.average import mix_with_start  # few runs ask for it
@@ -142,7 +137,7 @@ def report(
             plot_rank_scores(watched, phases, run.plots / "rank_against_dev.png", title)
     with _optional(run.page_file.name):
         write_page(run, metrics, _disagreements(tuned, data), run.settings())
-    log_results(parts.loggers, run, metrics, trainer.global_step)
+    log_results(parts.loggers, run, metrics, steps)
     if worse:  # even within the interval of the verdict: training gained nothing, and there is a remedy
         log.warning(
             "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
@@ -154,16 +149,14 @@ def report(
             else "",
         )
     _print_scores(experiment, tuned, untuned, metrics)
-    log.info(
-        "selected step %d of %d; results, plots and weights: %s",
-        best_step,
-        trainer.global_step,
-        run.name,
-    )
-    for line in (verdict, general):
-        if line is not None:
-            log.info("%s", verdict_in_words(line))
+    log.info("selected step %d of %d; results, plots and weights: %s", best_step, steps, run.name)
+    for line in _verdicts(metrics):
+        log.info("%s", line)
     return tuned.dev_score
+
+
+def _verdicts(metrics: RunMetrics) -> list[str]:
+    return [in_words(line) for key in ("verdict", "general") if (line := metrics.details.get(key))]
 
 
 def _general(untuned: Scores | None, tuned: Scores) -> Verdict | None:
@@ -195,7 +188,7 @@ def log_results(loggers: Sequence[Logger], run: RunFolder, metrics: RunMetrics, 
         metrics: Results of the run.
         step: Last step.
     """
-    scores = {f"{FINAL}{name}": value for name, value in metrics.scores.items()}
+    scores = {f"final/{name}": value for name, value in metrics.scores.items()}
     plots = sorted(run.plots.glob("*.png"))
     for logger in loggers:
         if isinstance(logger, HistoryLogger):
@@ -204,7 +197,7 @@ def log_results(loggers: Sequence[Logger], run: RunFolder, metrics: RunMetrics, 
             in_table = {HP_METRIC: metrics.score} if isinstance(logger, TensorBoardLogger) else {}
             logger.log_metrics({**scores, **in_table}, step)
             for path in plots:
-                name = f"{PLOTS}{path.stem}"
+                name = f"plots/{path.stem}"
                 if isinstance(logger, TensorBoardLogger):
                     logger.experiment.add_image(name, imread(path), step, dataformats="HWC")
                 elif isinstance(logger, WandbLogger):
@@ -302,17 +295,12 @@ def _print_scores(experiment: Experiment, tuned: Scores, untuned: Scores | None,
         print_scores(title, {name: each for name, each in rows.items() if each})
     if rankings:
         print_rankings(rankings)
-    if "binary" in tuned.dev:
-        log.info("%s", describe("dev", tuned.dev["binary"]))
-    for line in describe_binary(tuned.test) if tuned.test is not None else ():
+    for line in describe_binary(metrics.entries):
         log.info("%s", line)
 
 
 def write_page(
-    run: RunFolder,
-    metrics: RunMetrics,
-    pairs: Sequence[Disagreement] = (),
-    settings: Mapping[Any, Any] | None = None,
+    run: RunFolder, metrics: RunMetrics, pairs: Sequence[Disagreement], settings: Mapping[Any, Any]
 ) -> None:
     """Write the page of a run; what is not known is left out.
 
@@ -322,24 +310,21 @@ def write_page(
         pairs: Pairs on which the encoder and the gold scores disagree most.
         settings: Configuration of the run.
     """
-    tasks = {"dev": metrics.dev or {}, **metrics.tasks}
     rates = [row["tokens_per_second"] for row in run.history() if "tokens_per_second" in row]
     pages = Environment(loader=PackageLoader("sts_lightning", "workflows"), autoescape=True)
     text = pages.get_template("run_page.html.jinja").render(
         name=run.path.resolve().name,
         metrics=metrics,
-        verdicts=[
-            verdict_in_words(line) for key in ("verdict", "general") if (line := metrics.details.get(key))
-        ],
+        verdicts=_verdicts(metrics),
         rankings=metrics.rankings,
         ranking_cells=ranking_cells,
-        binary={name: task["binary"] for name, task in tasks.items() if task.get("binary")},
+        binary={name: task["binary"] for name, task in metrics.entries.items() if task.get("binary")},
         images=[
             (path.stem, base64.b64encode(path.read_bytes()).decode())
             for path in sorted(run.plots.glob("*.png"))
         ],
         pairs=pairs,
         tokens_per_second=median(rates) if rates else None,
-        settings=[(key, shown(value)) for key, value in select(leaves(settings or {}), SHOWN).items()],
+        settings=[(key, shown(value)) for key, value in select(leaves(settings), SHOWN).items()],
     )
     write_atomic(run.page_file, text + "\n")
