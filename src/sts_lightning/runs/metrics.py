@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import (
@@ -359,15 +360,12 @@ def hardware(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 def _git_commit() -> str | None:
     """Return the commit of the code, with ``+changes`` if files differ; None outside a checkout."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(Path(__file__).parent), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
+    git = partial(subprocess.check_output, text=True, stderr=subprocess.DEVNULL, cwd=Path(__file__).parent)
     try:
         # A site-packages folder may lie inside the checkout of another project.
-        git("ls-files", "--error-unmatch", __file__)
+        git(["git", "ls-files", "--error-unmatch", __file__])
         # No tag matches, so that the name is the commit.
-        return git("describe", "--always", "--exclude=*", "--abbrev=40", "--dirty=+changes")
+        described = git(["git", "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty=+changes"])
     except (OSError, subprocess.CalledProcessError):
         return None
+    return str(described).strip()

@@ -133,7 +133,7 @@ def average_runs(folders: Sequence[Path], to: Path, shares: Sequence[float] = ()
     dev, share, weights = _select(dev_of, weighted_sum(starts or [tuned]), tuned, shares)
     encoder.load_state_dict(weights, strict=False)
     shapes = [{name: value.shape for name, value in parent.head.items()} for parent in parents]
-    alike = all(each == shapes[0] for each in shapes)
+    alike = all(shape == shapes[0] for shape in shapes)
     head = weighted_sum([parent.head for parent in parents]) if alike else {}
     with new_folder(to) as inside:
         run, cfg = RunFolder(inside), copy.deepcopy(first.cfg)
