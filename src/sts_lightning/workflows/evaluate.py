@@ -26,7 +26,7 @@ from sts_lightning.core.files import last_name
 from sts_lightning.core.hardware import multiplies_bfloat16
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.retrieval import print_rankings
-from sts_lightning.evaluation.score import report_truncation, title_of_table
+from sts_lightning.evaluation.score import report_truncation, report_unseen, title_of_table
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.evaluation.vector_cache import CachedVectors, fingerprint
 from sts_lightning.models.encoder import SentenceEncoder
@@ -176,27 +176,34 @@ def encoding_device(accelerator: str) -> str:
     return chosen if chosen in ("cpu", "mps") else "cuda:0"
 
 
-def load_named(source: str, trust_remote_code: bool = False) -> SentenceEncoder:
-    """Load the encoder that a user names on the command line.
+def load_named(
+    source: str, texts: Sequence[Sequence[str]], trust_remote_code: bool = False
+) -> SentenceEncoder:
+    """Load the encoder that a user names on the command line to where it encodes, see `encoding_device`.
 
     Args:
         source: What `load` reads, or a choice of the configuration group ``model``, unless there is a folder
             of that name.
+        texts: Columns of texts to encode; what the encoder does not see of them is logged.
         trust_remote_code: See `load`.
 
     Raises:
         UserError: There is nothing of that name, or it cannot be loaded.
     """
     if Path(source).exists() or "/" in source:
-        return load(source, trust_remote_code=trust_remote_code)
-    if source not in (models := files_of("model")):
+        encoder = load(source, trust_remote_code=trust_remote_code)
+    elif source in (models := files_of("model")):
+        with composing():
+            cfg = compose("eval", [f"model={source}"])
+        encoder = load_evaluated(check_config(cfg), "cpu")
+    else:
         raise CheckpointError(
             f"{source} is neither a folder here nor a choice of model=. {suggest(source, models)}".strip(),
             hint="Ids of the model hub have the form owner/name.",
         )
-    with composing():
-        cfg = compose("eval", [f"model={source}"])
-    return load_evaluated(check_config(cfg), "cpu")
+    encoder.to(encoding_device("auto"))
+    report_unseen(encoder, [("texts", texts, encoder.tokenizer.evaluation_length)])
+    return encoder
 
 
 def load_evaluated(cfg: DictConfig, device: str) -> SentenceEncoder:
