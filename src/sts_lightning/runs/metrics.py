@@ -14,15 +14,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Required,  # pydantic needs this one before Python 3.12
-    cast,
-)
+from typing import Annotated, Any, Required, cast
 
 from annotated_types import Ge, Interval
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.errors import CheckpointError, TrainingError
@@ -235,9 +230,8 @@ def write_metrics(path: Path, metrics: RunMetrics) -> None:
     Raises:
         TrainingError: A number is NaN or infinite, which no reader of JSON has to accept.
     """
-    contents: dict[str, Any] = {"test": metrics.test, "dev": metrics.dev, **metrics.details}
-    if metrics.dev is None:
-        del contents["dev"]
+    dev = {} if metrics.dev is None else {"dev": metrics.dev}
+    contents = {"test": metrics.test, **dev, **metrics.details}
     try:
         check_finite(contents)
     except ValueError as error:
