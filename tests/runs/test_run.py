@@ -213,8 +213,8 @@ def computed_again(run: Path, step: int | None = None) -> np.ndarray:
     cfg = check_config(RunFolder(run).load_config())
     data = make_data(cfg)
     data.setup()
-    found = score(sts_lightning.load(run, step), data, cfg.evaluation).test_cosines
-    return np.concatenate(found)
+    ((cosines, _),) = score(sts_lightning.load(run, step), data, cfg.evaluation).test_found.values()
+    return np.asarray(cosines)
 
 
 def test_the_model_of_a_run_is_the_one_that_was_scored(uninterrupted: Path, ema: Path) -> None:

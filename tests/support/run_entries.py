@@ -153,5 +153,7 @@ def edit(path: Path, change: Edit) -> None:
 def no_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let eval.py load the encoder without data to score."""
     monkeypatch.setattr(
-        evaluate, "open_suite", lambda cfg, text: Suite(lambda encoder, folder: ({"average": 0.0}, {}))
+        evaluate,
+        "open_suite",
+        lambda cfg, text: Suite(lambda encoder, folder: ({"average": 0.0, "tasks": {}}, {})),
     )

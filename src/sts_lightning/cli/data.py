@@ -115,15 +115,11 @@ def mine_command(
     texts, _ = read_text_pairs(pairs, columns)
     # Here, since they load torch, which the other commands do without.
     from sts_lightning.data.sentences import read_sentences
-    from sts_lightning.evaluation.score import report_unseen
-    from sts_lightning.workflows.evaluate import cached_vectors, encoding_device, load_named
+    from sts_lightning.workflows.evaluate import cached_vectors, load_named
     from sts_lightning.workflows.mine import Rule, mine
 
     further = corpus and values_of(read_sentences(corpus, corpus.name, folded=False)[0], "sentence1")
-    encoder = load_named(model, trust_remote_code).to(encoding_device("auto"))
-    report_unseen(
-        encoder, [("texts", [*zip(*texts, strict=True), further or []], encoder.tokenizer.evaluation_length)]
-    )
+    encoder = load_named(model, [*zip(*texts, strict=True), further or []], trust_remote_code)
     reader = encoder if cache_dir is None else cached_vectors(encoder, str(cache_dir))
     mined = mine(texts, further or [], reader, Rule(**rule))
     names = ["anchor", "positive", "negative", *(f"negative{i}" for i in range(2, rule["negatives"] + 1))]

@@ -14,8 +14,7 @@ from sts_lightning.cli.options import FILE, TRUST_REMOTE_CODE, columns
 from sts_lightning.core.files import check_output, write_atomic
 from sts_lightning.data.files import read_text_pairs
 from sts_lightning.evaluation.encoding import score_pairs
-from sts_lightning.evaluation.score import report_unseen
-from sts_lightning.workflows.evaluate import encoding_device, load_named
+from sts_lightning.workflows.evaluate import load_named
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +44,7 @@ def score_command(
                 handler.setStream(sys.stderr)
     texts, _ = read_text_pairs(pairs, columns)
     firsts, seconds = zip(*texts, strict=True)
-    encoder = load_named(model, trust_remote_code).to(encoding_device("auto"))
-    report_unseen(encoder, [("texts", [firsts, seconds], encoder.tokenizer.evaluation_length)])
+    encoder = load_named(model, [firsts, seconds], trust_remote_code)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*columns, "cosine"])

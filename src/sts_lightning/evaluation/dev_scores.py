@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NotRequired
 
 import numpy as np
@@ -34,11 +33,6 @@ def monitor_of(dev: Dev) -> str:
 def title_of(monitor: str) -> str:
     """Return the name of the score of a metric, for messages and plots."""
     return TITLES.get(monitor.removeprefix("dev/"), "Spearman")
-
-
-def selecting(scores: Mapping[str, Any]) -> float:
-    """Return of the scores on dev data, or on a test task, the one that selects."""
-    return float(scores[SELECTS] if SELECTS in scores else scores["spearman"])
 
 
 def dev_tasks(dev: Dataset) -> list[STSTask]:

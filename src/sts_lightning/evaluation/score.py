@@ -12,18 +12,20 @@ from datasets import Dataset
 from omegaconf import DictConfig
 from scipy.stats import rankdata
 
+from sts_lightning.core.choices import TextFound
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.readers.sts_sets import STSTask, tables_of
 from sts_lightning.data.tables import NEGATIVES, gold_of, pairs_of, values_of
 from sts_lightning.data.tasks import rankings_of, scored_tasks
 from sts_lightning.evaluation.binary import best_thresholds, is_binary, score_binary
-from sts_lightning.evaluation.dev_scores import ranking_entry, score_dev, selecting
+from sts_lightning.evaluation.dev_scores import ranking_entry, score_dev
 from sts_lightning.evaluation.encoding import ShardedEncoder
 from sts_lightning.evaluation.retrieval import encode_ranking
 from sts_lightning.evaluation.sts import TestResult, encode_tables, score_test, table_cosines
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.runs.predictions import OfTask, Values
+from sts_lightning.runs.metrics import main_score
+from sts_lightning.runs.predictions import OfTask, found_on, of_pairs
 
 if TYPE_CHECKING:
     from sts_lightning.evaluation.ranks import RankResult
@@ -39,26 +41,24 @@ class Scores:
         dev: Entry of the dev data in the results of a run.
         dev_found: Cosines and gold scores of the dev pairs, or scores of the dev queries.
         test: Entry of the test tasks.
-        test_cosines: Cosines of the pairs of each subset of each task of scored pairs, in order.
-        test_values: Scores of the queries of each ranking, by its name.
+        test_found: What was found on each test task, as of the dev data.
         ranks: Ranks of the vectors of the test tasks.
     """
 
     dev: Mapping[str, Any]
     dev_found: OfTask
     test: TestResult | None
-    test_cosines: list[np.ndarray]
-    test_values: dict[str, Values]
+    test_found: Mapping[str, OfTask]
     ranks: RankResult | None = None
 
     @property
     def dev_score(self) -> float:
         """The dev score that selects weights, times 100."""
-        return selecting(self.dev)
+        return main_score(self.dev)
 
 
-def how_scored(encoder: SentenceEncoder, data: DataModule, cfg: DictConfig) -> dict[str, Any]:
-    """Return what the results of a run state of its seed, encoder and data."""
+def how_scored(encoder: SentenceEncoder, data: DataModule, cfg: DictConfig, scores: Scores) -> dict[str, Any]:
+    """Return what the results of a run state of its seed, encoder and data, and the ranks of its vectors."""
     return {
         "seed": cfg.seed,
         "precision": encoder.precision,
@@ -67,7 +67,22 @@ def how_scored(encoder: SentenceEncoder, data: DataModule, cfg: DictConfig) -> d
         "senteval_text": data.text,
         "data": [asdict(count) | {"kept": count.kept} for count in data.counts],
         "content": data.content,
+        **({} if scores.ranks is None else {"rank": scores.ranks}),
     }
+
+
+def title_of_table(encoder: SentenceEncoder, text: TextFound | None, what: str, *how: str) -> str:
+    """Return the title of a table of scores.
+
+    Args:
+        encoder: The encoder that was scored.
+        text: Text of the sentences, see `how_scored`.
+        what: What the scores are.
+        *how: How they were computed.
+    """
+    read = () if text is None else (f"senteval_text={text}",)
+    settings = (*how, encoder.precision, f"text_edit={encoder.config.text_edit}", *read)
+    return f"{what} ({', '.join(settings)})"
 
 
 def score(encoder: SentenceEncoder, data: DataModule, evaluation: DictConfig) -> Scores:
@@ -107,7 +122,7 @@ def score(encoder: SentenceEncoder, data: DataModule, evaluation: DictConfig) ->
         from sts_lightning.evaluation.ranks import rank_tasks  # few runs ask for it
 
         ranks = rank_tasks(scored, vectors)
-    return Scores(dev, dev_found, test, cosines, values, ranks)
+    return Scores(dev, dev_found, test, found_on(tasks, cosines, values), ranks)
 
 
 @dataclass(frozen=True)
@@ -134,7 +149,7 @@ class Disagreement:
 
 
 def find_disagreements(
-    tasks: Sequence[STSTask], cosines: Sequence[np.ndarray], count: int = 20
+    tasks: Sequence[STSTask], found: Mapping[str, OfTask], count: int = 20
 ) -> list[Disagreement]:
     """Find the pairs whose places by cosine and by gold score differ most, the largest difference first.
 
@@ -143,16 +158,13 @@ def find_disagreements(
 
     Args:
         tasks: Tasks with scored pairs.
-        cosines: Cosines of the pairs of each subset of each task, in order.
+        found: What was found on each of them.
         count: Number of pairs.
     """
-    remaining = iter(cosines)
     disagreements: list[Disagreement] = []
     for task in tasks:
-        tables = list(task.subsets.values())
-        similarities = np.concatenate([next(remaining) for _ in tables])
-        gold = gold_of(tables)
-        pairs = [pair for table in tables for pair in pairs_of(table)]
+        similarities, gold = of_pairs(found)[task.name]
+        pairs = [pair for table in task.subsets.values() for pair in pairs_of(table)]
         places = [(rankdata(values) - 0.5) / len(values) for values in (gold, similarities)]
         distinct: dict[tuple[str, str], Disagreement] = {}
         for row in np.argsort(-np.abs(places[0] - places[1]), kind="stable"):

@@ -14,9 +14,10 @@ from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import gold_of, values_of
 from sts_lightning.data.tasks import Task, rankings_of, scored_tasks
 from sts_lightning.evaluation.binary import BinaryScores, Thresholds, describe, is_binary, score_binary
-from sts_lightning.evaluation.dev_scores import ranking_entry, selecting
+from sts_lightning.evaluation.dev_scores import ranking_entry
 from sts_lightning.evaluation.encoding import Embedded, Encoder, encode_distinct
 from sts_lightning.evaluation.statistics import Correlations, correlate, pair_cosines
+from sts_lightning.runs.metrics import main_score
 from sts_lightning.runs.predictions import SELECTS, Values
 
 
@@ -98,8 +99,7 @@ def score_tasks(
         gold = np.concatenate(golds)
         if is_binary(gold):
             results[task.name]["binary"] = score_binary(np.concatenate(of_task), gold, thresholds)
-    average = float(np.mean([result["spearman"] for result in results.values()]))
-    return {"aggregate": aggregate, "average": average, "tasks": results}
+    return {"aggregate": aggregate, "average": average_of(results), "tasks": results}
 
 
 def score_test(
@@ -111,9 +111,6 @@ def score_test(
 ) -> TestResult:
     """Score tasks of pairs by `score_tasks`, and rankings by the means over their queries.
 
-    ``average`` is the mean Spearman of the tasks of scored pairs, and of rankings alone their mean MRR@10:
-    the two have no common scale.
-
     Args:
         tasks: At least one task.
         cosines: As for `score_tasks`.
@@ -121,14 +118,20 @@ def score_test(
         aggregate: How the subsets of a task become one score.
         thresholds: As for `score_tasks`.
     """
-    scored = scored_tasks(tasks)
-    result: dict[str, Any] = {"aggregate": aggregate, "tasks": {}}
-    if scored:
-        result = {**score_tasks(scored, cosines, aggregate, thresholds)}
-    ranked = {task.name: ranking_entry(values[task.name], task) for task in rankings_of(tasks)}
-    if not scored:
-        result["average"] = float(np.mean([entry[SELECTS] for entry in ranked.values()]))
-    return {**result, "tasks": {**result["tasks"], **ranked}}
+    results: dict[str, Any] = {}
+    if scored := scored_tasks(tasks):
+        results |= score_tasks(scored, cosines, aggregate, thresholds)["tasks"]
+    results |= {task.name: ranking_entry(values[task.name], task) for task in rankings_of(tasks)}
+    return {"aggregate": aggregate, "average": average_of(results), "tasks": results}
+
+
+def average_of(results: Mapping[str, Mapping[str, Any]]) -> float:
+    """Return the mean Spearman of the tasks of scored pairs, and of rankings alone their mean MRR@10.
+
+    The two have no common scale.
+    """
+    scored = [result["spearman"] for result in results.values() if "spearman" in result]
+    return float(np.mean(scored or [result[SELECTS] for result in results.values()]))
 
 
 def score_subsets(
@@ -157,12 +160,12 @@ def score_subsets(
     }
 
 
-def describe_binary(result: TestResult) -> list[str]:
-    """Return a line for each task with two labels."""
-    return [describe(name, task["binary"]) for name, task in result["tasks"].items() if "binary" in task]
+def describe_binary(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a line for each of the tasks, or dev data, that has two labels."""
+    return [describe(name, result["binary"]) for name, result in results.items() if "binary" in result]
 
 
 def spearman_row(result: TestResult) -> dict[str, float]:
     """Return the score of each task and, of several tasks, the average."""
-    row = {name: selecting(task) for name, task in result["tasks"].items()}
+    row = {name: main_score(task) for name, task in result["tasks"].items()}
     return {**row, "average": result["average"]} if len(row) > 1 else row

@@ -42,7 +42,7 @@ from sts_lightning.evaluation.sts import (
 )
 from sts_lightning.evaluation.transfer import evaluate_transfer
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.predictions import save_predictions
+from sts_lightning.runs.predictions import found_on, save_predictions
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +62,14 @@ class Suite:
         text: Text of the sentences of STS12-16, STS-B and SICK, if the suite has some of these.
         tables: Texts of the suite ``sts``.
         hashes: Hashes of the pairs of each of its tasks.
+        title: What its scores are, and how they were computed, for `title_of_table`.
     """
 
     score: Score
     text: TextFound | None = None
     tables: Sequence[Dataset] = ()
     hashes: Mapping[str, str] = field(default_factory=dict)
+    title: Sequence[str] = ("Score",)
 
 
 class UnitVectors:
@@ -113,7 +115,7 @@ def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
             return _ranks(load_sts_tasks(cfg.data_root, names or SEVEN_TASKS, text))
         if cfg.suite == "transfer":
             tasks = load_transfer_tasks(cfg.data_root, names or TRANSFER_TASKS)
-            return _classification(tasks, cfg.folds, cfg.classifier)
+            return _classification(tasks, cfg.folds, cfg.classifier, f"{cfg.folds} folds")
         if cfg.suite == "probing":
             tasks = load_probing_tasks(cfg.data_root, names or tuple(PROBING_TASKS))
             return _classification(tasks, cfg.folds, cfg.classifier)
@@ -169,20 +171,21 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
         if rankings:
             encode: Any = encoder.encode
             values = {task.name: encode_ranking(encode, task) for task in rankings}
-            save_predictions(RunFolder(folder), tasks, [], values)
+            save_predictions(RunFolder(folder), tasks, values)
             return {**score_test(tasks, [], values, cfg.aggregate)}, {}
         vectors = encode_tables(encoder, tables)
         cosines = table_cosines(vectors, tables)
         result = score_tasks(scored, cosines, cfg.aggregate)
-        save_predictions(RunFolder(folder), tasks, cosines)
-        for line in describe_binary(result):
+        save_predictions(RunFolder(folder), tasks, found_on(tasks, cosines))
+        for line in describe_binary(result["tasks"]):
             log.info("%s", line)
         deployed = score_deployed(vectors, scored, cfg.aggregate, cfg.dims, cfg.vectors)
         ranks = {"rank": rank_tasks(scored, vectors)} if cfg.rank else {}
         return {**result} | ({"deployed": deployed} if deployed else {}) | ranks, spearman_row(result)
 
     texts = [*tables, *(make_table({"sentence1": texts}) for task in rankings for _, texts in task.texts())]
-    return Suite(score, text_found(tables), texts, hashes_of(tasks))
+    title = ("Spearman x 100", f"aggregate={cfg.aggregate}")
+    return Suite(score, text_found(tables), texts, hashes_of(tasks), title)
 
 
 def _ranks(tasks: Sequence[STSTask]) -> Suite:
@@ -192,19 +195,23 @@ def _ranks(tasks: Sequence[STSTask]) -> Suite:
         result = rank_tasks(tasks, encode_tables(encoder, tables))
         return {**result}, _row(result["average"], {**result["tasks"]})
 
-    return Suite(score, text_found(tables))
+    title = ("Energy rank of the test sentences' vectors", "99 % of the squared singular values")
+    return Suite(score, text_found(tables), title=title)
 
 
-def _classification(tasks: Sequence[ClassificationTask], folds: int, classifier: Classifier) -> Suite:
+def _classification(
+    tasks: Sequence[ClassificationTask], folds: int, classifier: Classifier, *how: str
+) -> Suite:
     if folds < 2:  # scikit-learn says so too, but not before all sentences are encoded
         raise ConfigError(f"folds must be at least 2, got {folds}.", key="folds")
 
     def score(encoder: Encoder, folder: Path) -> Scored:
         result = evaluate_transfer(encoder, tasks, folds, classifier)
-        how = {"folds": folds, "classifier": classifier}
-        return {**result, **how}, _row(result["average"], result["tasks"])
+        settings = {"folds": folds, "classifier": classifier}
+        return {**result, **settings}, _row(result["average"], result["tasks"])
 
-    return Suite(score)
+    title = ("Accuracy x 100", "logistic regression", f"classifier={classifier}", *how)
+    return Suite(score, title=title)
 
 
 def _mteb(names: Sequence[str]) -> Suite:
@@ -215,7 +222,7 @@ def _mteb(names: Sequence[str]) -> Suite:
         labelled = {_label(name, task): task for name, task in result["tasks"].items()}
         return {**result}, _row(result["average"], labelled)
 
-    return Suite(score)
+    return Suite(score, title=("MTEB's main scores x 100",))
 
 
 def _label(name: str, task: MTEBScore) -> str:

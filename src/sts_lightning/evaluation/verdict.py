@@ -95,8 +95,8 @@ def compare_found(
     size = len(before[SELECTS]) if isinstance(before, dict) else len(before[0])
     noun = "query" if size == 1 else "queries"
     return compare_tasks(
-        _parts(before, parts),
-        _parts(after, parts),
+        by_part(before, parts),
+        by_part(after, parts),
         "MRR@10" if ranked else "Spearman",
         f"{size:,} {units} {noun}" if ranked else counted(size, f"{units} pair"),
         RESAMPLES if ranked else RESAMPLES // 10,  # ranks of pairs in a resample take time
@@ -130,7 +130,8 @@ def verdict_on(first: Interval, second: Interval, gap: Interval, score: str, uni
     }
 
 
-def _parts(found: OfTask, parts: Mapping[str, slice]) -> dict[str, OfTask]:
+def by_part(found: OfTask, parts: Mapping[str, slice]) -> dict[str, OfTask]:
+    """Return what was found on each part of dev pairs; on others, and on queries, all of it as ``dev``."""
     if isinstance(found, dict) or not parts:
         return {"dev": found}
     return {name: (found[0][rows], found[1][rows]) for name, rows in parts.items()}

@@ -273,14 +273,22 @@ class RunFolder:
             raise no_run(self.path, self.config_file.name)
         return read_metrics(self.metrics_file)
 
+    def known_metrics(self) -> RunMetrics:
+        """Return the results of a run, of several stages the last one's; empty ones if they are not known.
+
+        Weights may come without results, as those of a step while the run trains.
+        """
+        try:
+            return self.last_stage().metrics()
+        except (CheckpointError, OSError):
+            return RunMetrics(None)
+
     def costs(self) -> list[dict[str, Any]]:
         """Return folder, duration and peak memory of this run and of those that it started from, in order.
 
-        What is not known is None: weights may come without results.
+        What is not known is None.
         """
-        details: Mapping[str, Any] = {}
-        with contextlib.suppress(CheckpointError):
-            details = self.last_stage().metrics().details
+        details = self.known_metrics().details
         cost = {name: details.get(name) for name in ("wall_seconds", "peak_memory_bytes")}
         return [*(details.get("earlier") or []), {"run": str(self.path), **cost}]
 
@@ -290,10 +298,7 @@ class RunFolder:
 
     def trained_on(self) -> TrainedOn:
         """Return the data that the run and those before it were trained on; unknown without results."""
-        try:
-            return self.last_stage().metrics().trained_on
-        except (CheckpointError, OSError):
-            return (None,)
+        return self.known_metrics().trained_on
 
     def history(self) -> list[dict[str, Any]]:
         """Read the rows of the history; empty if there is none."""

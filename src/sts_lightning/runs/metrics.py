@@ -11,17 +11,13 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Required,  # pydantic needs this one before Python 3.12
-    cast,
-)
+from typing import Annotated, Any, Required, cast
 
 from annotated_types import Ge, Interval
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.errors import CheckpointError, TrainingError
@@ -38,51 +34,28 @@ Correlation = Annotated[float, Interval(ge=-100.001, le=100.001)]
 Count = Annotated[int, Ge(0)]
 Amount = Annotated[float, Ge(0)]
 
-
-class PairScores(TypedDict, total=False):
-    """Scores of pairs as stored."""
-
-    spearman: Required[Correlation]
-    pearson: Correlation
-    pairs: Count
-
-
 Percent = Annotated[float, Interval(ge=-0.001, le=100.001)]
 """A share times 100, with its rounding."""
 
 RankingScores = TypedDict(
     "RankingScores",
-    {
-        "mrr@10": Percent,
-        "accuracy@1": Percent,
-        "recall@10": Percent,
-        "ndcg@10": Percent,
-        "triplets": Percent,
-        "queries": Count,
-        "candidates": Count,
-    },
+    {"mrr@10": Percent, "accuracy@1": Percent, "recall@10": Percent, "ndcg@10": Percent, "triplets": Percent},
     total=False,
 )
 """Scores of queries as stored."""
 
 
 class TaskScores(RankingScores, total=False):
-    """Scores of a test task as stored: correlations, those of queries, or the score of another suite."""
+    """Scores of a test task or of dev data as stored: of pairs, of queries, or the score of another suite."""
 
     spearman: Correlation
     pearson: Correlation
     score: float
     pairs: Count
-    subsets: dict[str, PairScores] | None
-
-
-class DevScores(RankingScores, total=False):
-    """Scores of dev pairs as stored, with those of the parts of a suite, or of dev queries."""
-
-    spearman: Correlation
-    pearson: Correlation
-    pairs: Count
-    parts: dict[str, PairScores]
+    queries: Count
+    candidates: Count
+    subsets: dict[str, TaskScores] | None
+    parts: dict[str, TaskScores]
 
 
 class TestScores(TypedDict, total=False):
@@ -127,7 +100,7 @@ class Contents(TypedDict, total=False):
     """Types of the entries that this project reads back, all of which may be absent; others are free."""
 
     test: TestScores | None
-    dev: DevScores | None
+    dev: TaskScores | None
     verdict: dict[str, Any] | None
     averaged: Averaged
     best_step: Count
@@ -163,7 +136,7 @@ class RunMetrics:
     def score(self) -> float:
         """Dev score that selected the weights of a training run, or test average of an evaluation."""
         if self.dev is not None:
-            return _main(self.dev)
+            return main_score(self.dev)
         assert self.test is not None  # checked when the file was read
         return float(self.test["average"])
 
@@ -180,12 +153,25 @@ class RunMetrics:
         return json.dumps(tests, sort_keys=True) if (tests := self.content.get("tests")) else None
 
     @property
+    def tasks(self) -> Mapping[str, Mapping[str, Any]]:
+        """Scores of each test task by name; empty without a test report."""
+        return {} if self.test is None else self.test["tasks"]
+
+    @property
+    def entries(self) -> dict[str, Mapping[str, Any]]:
+        """Scores of the dev data, as ``dev``, and of each test task, where available."""
+        return {**({} if self.dev is None else {"dev": self.dev}), **self.tasks}
+
+    @property
+    def rankings(self) -> dict[str, Mapping[str, Any]]:
+        """Those of `entries` that are scores of queries."""
+        return {name: entry for name, entry in self.entries.items() if "queries" in entry}
+
+    @property
     def scores(self) -> dict[str, float]:
         """Dev score, the score of each test task, their average, and the rank, where available."""
-        row = {} if self.dev is None else {"dev": _main(self.dev)}
+        row = {name: main_score(entry) for name, entry in self.entries.items()}
         if self.test is not None:
-            for name, task in self.test["tasks"].items():
-                row[name] = _main(task)
             row["average"] = float(self.test["average"])
         rank = self.details.get("rank")
         return row if rank is None else {**row, "rank": float(rank["average"])}
@@ -212,8 +198,8 @@ class RunMetrics:
     @property
     def wall_seconds(self) -> float | None:
         """Duration of the run in seconds, that before an interruption included; None if unknown."""
-        seconds = self.details.get("wall_seconds")
-        return None if seconds is None else float(seconds)
+        seconds: float | None = self.details.get("wall_seconds")
+        return seconds
 
     @property
     def total_seconds(self) -> float | None:
@@ -227,13 +213,15 @@ MAIN = ("mrr@10", "spearman", "score")
 """Names of the score of a task that tables show: of queries, scored pairs and other suites."""
 
 
-def _main(scores: Mapping[str, Any]) -> float:
+def main_score(scores: Mapping[str, Any]) -> float:
+    """Return of the scores on dev data, or on a test task, the one that selects weights or tables show."""
     return float(next(scores[name] for name in MAIN if name in scores))
 
 
-def as_plain(stages: TrainedOn) -> list[dict[str, Any] | None]:
-    """Return the data of stages as stored in the file."""
-    return [None if stage is None else dataclasses.asdict(stage) for stage in stages]
+def origin(trained_on: TrainedOn, seconds: float) -> dict[str, Any]:
+    """Return what results state of how they were made: data of the training, duration and `environment`."""
+    stages = [None if stage is None else dataclasses.asdict(stage) for stage in trained_on]
+    return {"trained_on": stages, "wall_seconds": round(seconds, 1), **environment()}
 
 
 def write_metrics(path: Path, metrics: RunMetrics) -> None:
@@ -242,9 +230,8 @@ def write_metrics(path: Path, metrics: RunMetrics) -> None:
     Raises:
         TrainingError: A number is NaN or infinite, which no reader of JSON has to accept.
     """
-    contents: dict[str, Any] = {"test": metrics.test, "dev": metrics.dev, **metrics.details}
-    if metrics.dev is None:
-        del contents["dev"]
+    dev = {} if metrics.dev is None else {"dev": metrics.dev}
+    contents = {"test": metrics.test, **dev, **metrics.details}
     try:
         check_finite(contents)
     except ValueError as error:
@@ -261,26 +248,25 @@ def read_metrics(path: Path) -> RunMetrics:
     try:
         values = read_json(path)
         as_type(values, Contents)
-        _check_scores(values)
+        details = {name: value for name, value in values.items() if name not in ("dev", "test")}
+        metrics = RunMetrics(values.get("test"), values.get("dev"), details)
+        _check_scores(metrics)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path.parent} has no {path.name}: it is not a finished run.") from error
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
     except ValueError as error:
         raise CheckpointError(f"{path} is broken: {error}.") from error
-    details = {name: value for name, value in values.items() if name not in ("dev", "test")}
-    return RunMetrics(values.get("test"), values.get("dev"), details)
+    return metrics
 
 
-def _check_scores(values: Mapping[str, Any]) -> None:
-    test = values.get("test")
-    if test is None and values.get("dev") is None:
+def _check_scores(metrics: RunMetrics) -> None:
+    if metrics.test is None and metrics.dev is None:
         raise ValueError("it has neither dev nor test scores")
-    if values.get("dev") is not None and not {*MAIN} & values["dev"].keys():
-        raise ValueError("dev lacks spearman")
-    for name, task in (test or {"tasks": {}})["tasks"].items():
-        if not {*MAIN} & task.keys():
-            raise ValueError(f"test.tasks.{name} lacks spearman")
+    tests = {f"test.tasks.{name}": task for name, task in metrics.tasks.items()}
+    for name, scores in {"dev": metrics.dev, **tests}.items():
+        if scores is not None and not {*MAIN} & scores.keys():
+            raise ValueError(f"{name} lacks spearman")
 
 
 UNKNOWN = "unknown"
@@ -368,15 +354,12 @@ def hardware(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 def _git_commit() -> str | None:
     """Return the commit of the code, with ``+changes`` if files differ; None outside a checkout."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(Path(__file__).parent), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
+    git = partial(subprocess.check_output, text=True, stderr=subprocess.DEVNULL, cwd=Path(__file__).parent)
     try:
         # A site-packages folder may lie inside the checkout of another project.
-        git("ls-files", "--error-unmatch", __file__)
+        git(["git", "ls-files", "--error-unmatch", __file__])
         # No tag matches, so that the name is the commit.
-        return git("describe", "--always", "--exclude=*", "--abbrev=40", "--dirty=+changes")
+        described = git(["git", "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty=+changes"])
     except (OSError, subprocess.CalledProcessError):
         return None
+    return str(described).strip()

@@ -34,34 +34,42 @@ OfTask = tuple[np.ndarray, np.ndarray] | Values
 """Cosines and gold scores of the pairs of a task, or the scores of its queries."""
 
 
-def save_predictions(
-    run: RunFolder,
-    tasks: Sequence[Task],
-    cosines: Sequence[np.ndarray],
-    values: Mapping[str, Values] = {},
-) -> None:
-    """Write the arrays ``<task>/cosine`` and ``<task>/gold``, one subset after another, and ``<task>/pairs``.
-
-    The last one is the hash of the task's pairs (`hashes_of`). Of queries there are arrays of each score.
+def found_on(
+    tasks: Sequence[Task], cosines: Sequence[np.ndarray], values: Mapping[str, Values] = {}
+) -> dict[str, OfTask]:
+    """Return by name what was found on each task, of scored pairs one subset after another.
 
     Args:
-        run: Run folder.
         tasks: Test tasks.
         cosines: Cosines of the pairs of each subset of each task of scored pairs, in order.
         values: Scores of the queries of each ranking, by its name.
     """
     remaining = iter(cosines)
-    found: dict[str, Values] = {}
+    found: dict[str, OfTask] = {}
     for task in tasks:
         if isinstance(task, STSTask):
             tables = list(task.subsets.values())
-            of_task = np.concatenate([next(remaining) for _ in tables])
-            found[task.name] = _named((of_task, gold_of(tables)))
+            found[task.name] = (np.concatenate([next(remaining) for _ in tables]), gold_of(tables))
         else:
-            found[task.name] = dict(values[task.name])
-    for name, digest in hashes_of(tasks).items():
-        found[name]["pairs"] = np.array(digest)
-    _write(run.predictions_file, found)
+            found[task.name] = values[task.name]
+    return found
+
+
+def save_predictions(run: RunFolder, tasks: Sequence[Task], found: Mapping[str, OfTask]) -> None:
+    """Write the arrays ``<task>/cosine`` and ``<task>/gold``, or one of each score of queries.
+
+    ``<task>/pairs`` is the hash of the task's pairs (`hashes_of`).
+
+    Args:
+        run: Run folder.
+        tasks: Test tasks.
+        found: What was found on each of them.
+    """
+    hashes = hashes_of(tasks)
+    _write(
+        run.predictions_file,
+        {task: {**_named(each), "pairs": np.array(hashes[task])} for task, each in found.items()},
+    )
 
 
 def save_dev(run: RunFolder, step: int, found: OfTask, selected: bool) -> None:

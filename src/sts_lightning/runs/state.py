@@ -43,8 +43,7 @@ def report_finished(folder: RunFolder) -> float:
     """Say what a run, or an evaluation, that has finished has reached; return its score."""
     run = folder.last_stage()
     metrics = run.metrics()
-    tasks = (metrics.test or {"tasks": {}})["tasks"]
-    scores = {name: task.get("spearman", task.get("score")) for name, task in tasks.items()}
+    scores = {name: task.get("spearman", task.get("score")) for name, task in metrics.tasks.items()}
     shown = ", ".join(f"{name} {score:.2f}" for name, score in scores.items() if score is not None)
     log.info(
         "%s has finished: %s %.2f%s; results in %s",

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,11 @@ from sts_lightning.evaluation.score import how_scored, score
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.folder import load_weights, write_model
 from sts_lightning.models.loading.hub import ModelFiles
-from sts_lightning.models.loading.own_file import Own, read_own
+from sts_lightning.models.loading.own_file import read_own
 from sts_lightning.models.loading.pipeline import read_model
 from sts_lightning.models.loading.run import build_encoder, model_folder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.metrics import RunMetrics, as_plain, environment
+from sts_lightning.runs.metrics import RunMetrics, origin
 from sts_lightning.runs.predictions import save_dev, save_predictions
 from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.seen_dev_pairs import describe_seen
@@ -62,7 +63,7 @@ class Parent:
 
 def mix_with_start(
     run: RunFolder, cfg: DictConfig, encoder: SentenceEncoder, data: DataModule, writes: bool
-) -> dict[str, Any] | None:
+) -> dict[str, Any]:
     r"""Replace the weights of the best dev score by their best average with those that the run started from.
 
     WiSE-FT (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models"); of the shares
@@ -90,12 +91,10 @@ def mix_with_start(
     tuned = {name.removeprefix(ENCODER): value for name, value in stored if name.startswith(ENCODER)}
     start = _start(run, cfg, tuned)
     dev_of = partial(_dev, cfg, encoder, data)
-    dev = _dev_by_share(dev_of, start, tuned, cfg.trainer.wise_ft)
-    selected = max(dev, key=lambda share: dev[share])  # of equal ones the first, which is 1
-    untuned = dev[0.0] if 0.0 in dev else dev_of(_mix(start, tuned, 0.0))
-    chosen = _mix(start, tuned, selected)
+    dev, share, chosen = _select(dev_of, start, tuned, cfg.trainer.wise_ft)
+    untuned = dev[0.0] if 0.0 in dev else dev_of(start)
     encoder.load_state_dict(chosen, strict=False)
-    mixture = {"share": selected, "dev": {f"{s:g}": value for s, value in dev.items()}, "start": untuned}
+    mixture = {"share": share, "dev": {f"{s:g}": value for s, value in dev.items()}, "start": untuned}
     if writes:
         weights = checkpoint["state_dict"] | {ENCODER + name: value for name, value in chosen.items()}
         run.write_checkpoint("best", {**checkpoint, "state_dict": weights, ENTRY: mixture})
@@ -129,33 +128,29 @@ def average_runs(folders: Sequence[Path], to: Path, shares: Sequence[float] = ()
     data.setup()
     dev_of = partial(_dev, first.cfg, encoder, data)
     each = {parent.run.name: dev_of(parent.encoder) for parent in parents}
-    tuned = mean([parent.encoder for parent in parents])
-    start = mean([_start(each.run, each.cfg, each.encoder) for each in parents]) if shares else tuned
-    dev = _dev_by_share(dev_of, start, tuned, shares)
-    share = max(dev, key=lambda share: dev[share])
-    weights = _mix(start, tuned, share)
+    tuned = weighted_sum([parent.encoder for parent in parents])
+    starts = [_start(parent.run, parent.cfg, parent.encoder) for parent in parents if shares]
+    dev, share, weights = _select(dev_of, weighted_sum(starts or [tuned]), tuned, shares)
     encoder.load_state_dict(weights, strict=False)
-    heads = [parent.head for parent in parents]
-    alike = all(_shapes(head) == _shapes(first.head) for head in heads)
+    shapes = [{name: value.shape for name, value in parent.head.items()} for parent in parents]
+    alike = all(shape == shapes[0] for shape in shapes)
+    head = weighted_sum([parent.head for parent in parents]) if alike else {}
     with new_folder(to) as inside:
         run, cfg = RunFolder(inside), copy.deepcopy(first.cfg)
         cfg.name = inside.name
         scores = score(encoder, data, cfg.evaluation)
         run.save_config(cfg)
-        write_model(encoder, run.model(), mean(heads) if alike else {}, 0, cfg.evaluation.precision)
-        if scores.test is not None:
-            save_predictions(run, data.tests, scores.test_cosines, scores.test_values)
+        write_model(encoder, run.model(), head, 0, cfg.evaluation.precision)
+        if scores.test_found:
+            save_predictions(run, data.tests, scores.test_found)
         save_dev(run, 0, scores.dev_found, selected=True)
         trained_on = {str(stage): stage for parent in parents for stage in parent.run.trained_on()}
         costs = {cost["run"]: cost for parent in parents for cost in parent.run.costs()}
         details = {
             "averaged": {"runs": [parent.run.name for parent in parents], "share": share},
-            **how_scored(encoder, data, cfg),
-            "trained_on": as_plain(tuple(trained_on.values())),
+            **how_scored(encoder, data, cfg, scores),
             "earlier": list(costs.values()),
-            **({} if scores.ranks is None else {"rank": scores.ranks}),
-            **environment(),
-            "wall_seconds": round(time.monotonic() - started, 1),
+            **origin(tuple(trained_on.values()), time.monotonic() - started),
         }
         # Last, since it marks the run as finished.
         run.save_metrics(RunMetrics(scores.test, scores.dev, details))
@@ -185,25 +180,20 @@ def read_parents(folders: Sequence[Path], encoder: SentenceEncoder) -> list[Pare
             )
         if cfg.optim.freeze != "none":
             raise CheckpointError(f"{run.name} did not train its encoder (optim.freeze={cfg.optim.freeze}).")
-        described = read_own(ModelFiles(str(model_folder(run))))
-        _check_same(parents, run, cfg, described, encoder)
+        if parents:
+            _check_same(parents[0], run, cfg, encoder)
         head = load_weights(encoder, model_folder(run))
         weights = {name: value.clone() for name, value in encoder.state_dict().items()}
         parents.append(Parent(run, cfg, weights, head))
     return parents
 
 
-def mean(models: Sequence[Weights]) -> dict[str, Tensor]:
-    """Average weights; see `weighted_sum`."""
-    return weighted_sum(models, [1 / len(models)] * len(models))
-
-
-def weighted_sum(models: Sequence[Weights], factors: Sequence[float]) -> dict[str, Tensor]:
+def weighted_sum(models: Sequence[Weights], factors: Sequence[float] | None = None) -> dict[str, Tensor]:
     r"""Compute :math:`\sum_k f_k \theta_k` in float64, tensor by tensor, in the dtypes of the first model.
 
     Args:
         models: Weights of models, all with the same names and shapes.
-        factors: f, one for each model.
+        factors: f, one for each model; None for their mean.
 
     Returns:
         New tensors. Those without floating-point numbers, such as positions, are those of the first model.
@@ -212,6 +202,7 @@ def weighted_sum(models: Sequence[Weights], factors: Sequence[float]) -> dict[st
         CheckpointError: Tensors without floating-point numbers differ.
     """
     result = {}
+    factors = factors or [1 / len(models)] * len(models)
     for name, tensor in models[0].items():
         tensors = [weights[name] for weights in models]
         if tensor.is_floating_point():
@@ -224,14 +215,10 @@ def weighted_sum(models: Sequence[Weights], factors: Sequence[float]) -> dict[st
     return result
 
 
-def _check_same(
-    parents: Sequence[Parent], run: RunFolder, cfg: DictConfig, own: Own | None, encoder: SentenceEncoder
-) -> None:
+def _check_same(first: Parent, run: RunFolder, cfg: DictConfig, encoder: SentenceEncoder) -> None:
     """Reject a run that computes its vectors in another way, or trained on dev pairs of the first one."""
-    if own is None or not parents:
-        return
-    first = parents[0]
-    ours, theirs = encoder.config.as_json(), own.encoding.as_json()
+    own, ours = read_own(ModelFiles(str(model_folder(run)))), encoder.config.as_json()
+    theirs = ours if own is None else own.encoding.as_json()
     for key in ours:
         if ours[key] != theirs[key]:
             raise CheckpointError(
@@ -245,10 +232,6 @@ def _check_same(
             hint="Average runs with the same data.seed and dev, or with dev pairs of their own "
             "(data.dev_path, data.dev_split).",
         )
-
-
-def _shapes(weights: Weights) -> dict[str, torch.Size]:
-    return {name: value.shape for name, value in weights.items()}
 
 
 def _start(run: RunFolder, cfg: DictConfig, tuned: Weights) -> dict[str, Tensor]:
@@ -265,26 +248,30 @@ def _start(run: RunFolder, cfg: DictConfig, tuned: Weights) -> dict[str, Tensor]
 
 def _stage_before(run: RunFolder) -> RunFolder | None:
     """Return the stage before a later stage of a run, wherever its folder is now."""
-    path, before = run.path.resolve(), None
-    for stage in RunFolder(path.parent).stages():
+    path = run.path.resolve()
+    for before, stage in pairwise(RunFolder(path.parent).stages()):
         if stage.path.resolve() == path:
             return before
-        before = stage
     return None
 
 
-def _mix(start: Weights, tuned: Weights, share: float) -> dict[str, Tensor]:
-    return weighted_sum([start, tuned], [1 - share, share])
-
-
-def _dev_by_share(
+def _select(
     dev_of: Callable[[Weights], float], start: Weights, tuned: Weights, shares: Sequence[float]
-) -> dict[float, float]:
-    """Return the dev score of each share of the tuned weights in an average with the start, 1 first."""
-    dev = {share: dev_of(_mix(start, tuned, share)) for share in (1.0, *shares)}
+) -> tuple[dict[float, float], float, dict[str, Tensor]]:
+    """Select a share of the tuned weights in an average with the start.
+
+    Returns:
+        The dev score of each share, 1 first; the best share, of equal ones the first; the average.
+    """
+
+    def mix(share: float) -> dict[str, Tensor]:
+        return weighted_sum([start, tuned], [1 - share, share])
+
+    dev = {share: dev_of(mix(share)) for share in (1.0, *shares)}
     listed = ", ".join(f"{share:g}: {value:.2f}" for share, value in dev.items())
     log.info("dev by the share of the tuned weights in an average with the start: %s", listed)
-    return dev
+    best = max(dev, key=lambda share: dev[share])
+    return dev, best, mix(best)
 
 
 def _dev(cfg: DictConfig, encoder: SentenceEncoder, data: DataModule, weights: Weights) -> float:

@@ -26,7 +26,7 @@ from sts_lightning.core.files import last_name
 from sts_lightning.core.hardware import multiplies_bfloat16
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.retrieval import print_rankings
-from sts_lightning.evaluation.score import report_truncation
+from sts_lightning.evaluation.score import report_truncation, report_unseen, title_of_table
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.evaluation.vector_cache import CachedVectors, fingerprint
 from sts_lightning.models.encoder import SentenceEncoder
@@ -39,7 +39,7 @@ from sts_lightning.models.loading.run import (
 )
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
-from sts_lightning.runs.metrics import RunMetrics, as_plain, environment
+from sts_lightning.runs.metrics import UNKNOWN, RunMetrics, origin
 from sts_lightning.runs.state import report_finished, state_for
 
 log = logging.getLogger(__name__)
@@ -88,96 +88,77 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
         RunningElsewhereError: Another process is running in the folder.
         UserError: Configuration, data or run folder cannot be used.
     """
+    started, output = time.monotonic(), RunFolder(folder)
     with locked(folder):
-        return _evaluate_in(folder, cfg)
+        cfg = check_config(cfg)
+        if state_for(output, cfg) == "finished":
+            return report_finished(output)
+        device = encoding_device(cfg.accelerator)
+        if device == "cpu":
+            hide_gpus()
+        text: Any = "raw"
+        known = RunMetrics(None, details={"training": None, "trained_on": []})
+        if cfg.ckpt is not None:
+            with at_setting("ckpt"):
+                run = RunFolder(cfg.ckpt).last_stage()
+                text = run.settings().get("senteval_text", "raw")  # as data: the model is that of its folder
+            known = run.known_metrics()
+        files = file_digests(plain(cfg))
+        suite = open_suite(cfg, cfg.senteval_text or text)
+        encoder = load_evaluated(cfg, device)
+        if max(cfg.dims, default=0) > encoder.dimension:  # would be scored as the whole vector
+            raise ConfigError(f"dims={cfg.dims}: a vector has {encoder.dimension} values.", key="dims")
+        if suite.tables:
+            report_truncation(encoder, suite.tables)
+        cached = None if cfg.cache_dir is None else cached_vectors(encoder, cfg.cache_dir)
+        reader: Encoder = cached or encoder
+        result, row = suite.score(UnitVectors(reader) if cfg.normalize else reader, folder)
+        if cached is not None:
+            log.info("%d vectors from %s, %d encoded", cached.looked_up, cached.folder, cached.encoded)
+        output.save_config(cfg)
+        details = {
+            "suite": cfg.suite,
+            "ckpt": cfg.ckpt,
+            "step": cfg.step,
+            "precision": encoder.precision,
+            "quantization": cfg.quantization or (encoder.base.quantization if encoder.base else "none"),
+            "training": known.details.get("training", {}),
+            **({} if cfg.ckpt is None else {"seed": known.details.get("seed", UNKNOWN)}),
+            **encoder.evaluation_text,
+            "senteval_text": suite.text,
+            "content": {"tests": dict(suite.hashes), "files": files},
+            "normalize": cfg.normalize,
+            "vectors_from_cache": 0 if cached is None else cached.looked_up,
+            **origin(known.trained_on, time.monotonic() - started),
+        }
+        if "rank" in result:  # beside the scores, where the report of a training has it
+            details["rank"] = result.pop("rank")
+            log.info("rank: %.1f", details["rank"]["average"])
+        metrics = RunMetrics(result, details=details)
+        output.save_metrics(metrics)
+        _print_results(cfg, metrics, row, title_of_table(encoder, suite.text, *suite.title))
+        log.info("all scores: %s", RunFolder(output.metrics_file).name)
+        return metrics.score
 
 
-def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
-    started = time.monotonic()
-    cfg = check_config(cfg)
-    if state_for(RunFolder(folder), cfg) == "finished":
-        return report_finished(RunFolder(folder))
-    device = encoding_device(cfg.accelerator)
-    if device == "cpu":
-        hide_gpus()
-    run = trained = None
-    if cfg.ckpt is not None:
-        with at_setting("ckpt"):
-            run = RunFolder(cfg.ckpt).last_stage()
-            trained = run.settings()  # read as data: the model is that of its folder
-    text: Any = "raw" if trained is None else trained.get("senteval_text", "raw")
-    files = file_digests(plain(cfg))
-    suite = open_suite(cfg, cfg.senteval_text or text)
-    encoder = load_evaluated(cfg, device)
-    if max(cfg.dims, default=0) > encoder.dimension:  # would be scored as the whole vector
-        raise ConfigError(f"dims={cfg.dims}: a vector has {encoder.dimension} values.", key="dims")
-    if suite.tables:
-        report_truncation(encoder, suite.tables)
-    cached = None if cfg.cache_dir is None else cached_vectors(encoder, cfg.cache_dir)
-    reader: Encoder = cached or encoder
-    result, row = suite.score(UnitVectors(reader) if cfg.normalize else reader, folder)
-    if cached is not None:
-        log.info("%d vectors from %s, %d encoded", cached.looked_up, cached.folder, cached.encoded)
-    RunFolder(folder).save_config(cfg)
-    details = {
-        "suite": cfg.suite,
-        "ckpt": cfg.ckpt,
-        "step": cfg.step,
-        "precision": encoder.precision,
-        "quantization": cfg.quantization or (encoder.base.quantization if encoder.base else "none"),
-        **_training(run),
-        **encoder.evaluation_text,
-        "senteval_text": suite.text,
-        "content": {"tests": dict(suite.hashes), "files": files},
-        "normalize": cfg.normalize,
-        "vectors_from_cache": 0 if cached is None else cached.looked_up,
-        "trained_on": [] if run is None else as_plain(run.trained_on()),
-        "wall_seconds": round(time.monotonic() - started, 1),
-        **environment(),
-    }
-    if "rank" in result:  # beside the scores, where the report of a training has it
-        details["rank"] = result.pop("rank")
-        log.info("rank: %.1f", details["rank"]["average"])
-    RunFolder(folder).save_metrics(RunMetrics(result, details=details))
+def _print_results(cfg: DictConfig, metrics: RunMetrics, row: dict[str, float], title: str) -> None:
     named = cfg.model.get("name") or cfg.model.get("path") or cfg.model["_target_"]
     name = last_name(cfg.ckpt) if cfg.ckpt is not None else Path(named.partition("@")[0]).name
-    what = {
-        "sts": f"Spearman x 100 (aggregate={cfg.aggregate}, ",
-        "rank": "Energy rank of the test sentences' vectors (99 % of the squared singular values, ",
-        "transfer": f"Accuracy x 100 (logistic regression, classifier={cfg.classifier}, {cfg.folds} folds, ",
-        "probing": f"Accuracy x 100 (logistic regression, classifier={cfg.classifier}, ",
-        "mteb": "MTEB's main scores x 100 (",
-    }[cfg.suite]
-    read = "" if suite.text is None else f", senteval_text={suite.text}"
-    title = f"{what}{encoder.precision}, text_edit={encoder.config.text_edit}{read})"
-    rankings = {name: task for name, task in (result.get("tasks") or {}).items() if "queries" in task}
-    if rankings:
+    deployed = (metrics.test or {}).get("deployed")
+    if metrics.rankings:
         log.info("%s", name)
-        print_rankings(rankings)
-    elif "deployed" in result:
-        rows = {f"{key} ({each['bytes']} B)": each["scores"] for key, each in result["deployed"].items()}
+        print_rankings(metrics.rankings)
+    elif deployed:
+        rows = {f"{key} ({each['bytes']} B)": each["scores"] for key, each in deployed.items()}
         print_scores(f"{name}: {title}", rows)
     else:
         print_scores(title, {name: row})
-    log.info("all scores: %s", RunFolder(RunFolder(folder).metrics_file).name)
-    return float(result["average"])
 
 
 def cached_vectors(encoder: SentenceEncoder, cache_dir: str) -> CachedVectors:
     """Return an encoder that keeps vectors in a folder, below which each model has its own."""
     with at_setting("cache_dir"):
         return CachedVectors(encoder, Path(cache_dir) / fingerprint(encoder)[:16])
-
-
-def _training(run: RunFolder | None) -> dict[str, Any]:
-    """Return settings and seed of the training of the weights, as the metrics of their run state them."""
-    if run is None:
-        return {"training": None}
-    try:
-        details = run.metrics().details
-    except CheckpointError:  # not finished: its weights can be evaluated all the same
-        details = {}
-    return {"training": details.get("training", {}), "seed": details.get("seed", "unknown")}
 
 
 def encoding_device(accelerator: str) -> str:
@@ -190,27 +171,34 @@ def encoding_device(accelerator: str) -> str:
     return chosen if chosen in ("cpu", "mps") else "cuda:0"
 
 
-def load_named(source: str, trust_remote_code: bool = False) -> SentenceEncoder:
-    """Load the encoder that a user names on the command line.
+def load_named(
+    source: str, texts: Sequence[Sequence[str]], trust_remote_code: bool = False
+) -> SentenceEncoder:
+    """Load the encoder that a user names on the command line to where it encodes, see `encoding_device`.
 
     Args:
         source: What `load` reads, or a choice of the configuration group ``model``, unless there is a folder
             of that name.
+        texts: Columns of texts to encode; what the encoder does not see of them is logged.
         trust_remote_code: See `load`.
 
     Raises:
         UserError: There is nothing of that name, or it cannot be loaded.
     """
     if Path(source).exists() or "/" in source:
-        return load(source, trust_remote_code=trust_remote_code)
-    if source not in (models := files_of("model")):
+        encoder = load(source, trust_remote_code=trust_remote_code)
+    elif source in (models := files_of("model")):
+        with composing():
+            cfg = compose("eval", [f"model={source}"])
+        encoder = load_evaluated(check_config(cfg), "cpu")
+    else:
         raise CheckpointError(
             f"{source} is neither a folder here nor a choice of model=. {suggest(source, models)}".strip(),
             hint="Ids of the model hub have the form owner/name.",
         )
-    with composing():
-        cfg = compose("eval", [f"model={source}"])
-    return load_evaluated(check_config(cfg), "cpu")
+    encoder.to(encoding_device("auto"))
+    report_unseen(encoder, [("texts", texts, encoder.tokenizer.evaluation_length)])
+    return encoder
 
 
 def load_evaluated(cfg: DictConfig, device: str) -> SentenceEncoder:
@@ -224,19 +212,18 @@ def load_evaluated(cfg: DictConfig, device: str) -> SentenceEncoder:
         UserError: Configuration, run folder or model cannot be used.
     """
     if cfg.ckpt is None:
-        encoder, precision = _load_model(cfg, device), cfg.precision
+        encoder = _load_model(cfg, device)
     else:
         with at_setting("ckpt"):
             encoder = load(cfg.ckpt, cfg.step, quantization=cfg.quantization, device=device)
-        precision = cfg.precision
         if cfg.text_edit is not None:
             encoder.set_evaluation(cfg.text_edit, encoder.tokenizer.evaluation_length)
         if cfg.max_length is not None:
             set_evaluation_text(encoder, encoder.config.text_edit, cfg.max_length, "max_length")
     encoder.to(device).eval()
-    if precision == "auto":
+    if cfg.precision == "auto":
         return use_fastest_precision(encoder)
-    return encoder.set_precision(precision or encoder.precision)
+    return encoder.set_precision(cfg.precision or encoder.precision)
 
 
 def use_fastest_precision(encoder: SentenceEncoder) -> SentenceEncoder:

@@ -8,13 +8,13 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 from jinja2 import Environment, PackageLoader
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from matplotlib.image import imread
 
+from sts_lightning.analysis.phases import phases_of
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 from sts_lightning.config.check import shown
 from sts_lightning.config.identity import SHOWN, leaves, select
@@ -23,34 +23,31 @@ from sts_lightning.core.files import write_atomic
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS
-from sts_lightning.data.tables import gold_of, parts_of, values_of
-from sts_lightning.data.tasks import rankings_of, scored_tasks
-from sts_lightning.evaluation.binary import describe
+from sts_lightning.data.tables import parts_of, values_of
+from sts_lightning.data.tasks import scored_tasks
 from sts_lightning.evaluation.dev_scores import dev_tasks, monitor_of, title_of
 from sts_lightning.evaluation.retrieval import TITLES, print_rankings, ranking_cells
-from sts_lightning.evaluation.score import Disagreement, Scores, find_disagreements, how_scored, score
+from sts_lightning.evaluation.score import (
+    Disagreement,
+    Scores,
+    find_disagreements,
+    how_scored,
+    score,
+    title_of_table,
+)
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
-from sts_lightning.evaluation.verdict import Verdict, compare_tasks, verdict_of
-from sts_lightning.evaluation.verdict import in_words as verdict_in_words
-from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.evaluation.verdict import Verdict, by_part, compare_tasks, in_words, verdict_of
 from sts_lightning.models.loading.checks import check_weights
 from sts_lightning.models.loading.folder import write_model
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import scores_before_and_at
-from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain, environment
-from sts_lightning.runs.predictions import OfTask, save_dev, save_predictions
+from sts_lightning.runs.metrics import RunMetrics, TrainedOn, origin
+from sts_lightning.runs.predictions import save_dev, save_predictions
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.callbacks.progress import RunClock
 from sts_lightning.workflows.build import Experiment
-from sts_lightning.workflows.checks import Parts
-
-if TYPE_CHECKING:
-    from sts_lightning.analysis.phases import Phases
 
 log = logging.getLogger(__name__)
-
-FINAL, PLOTS = "final/", "plots/"
-"""Beginnings of the names of final scores and of plots."""
 
 EACH, CUT = 5, 1000
 """Number of texts of a column that an export is compared with, and of their characters that are stored."""
@@ -76,7 +73,7 @@ def report(
     Returns:
         Dev Spearman times 100 of the selected weights.
     """
-    parts, trainer, encoder = experiment.parts, experiment.trainer, experiment.module.encoder
+    parts, encoder, steps = experiment.parts, experiment.module.encoder, experiment.trainer.global_step
     run, cfg, data = parts.run, parts.cfg, parts.data
     if parts.first:
         _write_final(experiment)
@@ -84,8 +81,8 @@ def report(
     best_step: int = checkpoint["global_step"]
     check_weights(experiment.module.state_dict(), checkpoint["state_dict"], str(run.checkpoint("best")))
     experiment.module.load_state_dict(checkpoint["state_dict"], strict=False)
-    encoder.to(trainer.strategy.root_device)
-    mixture: dict[str, Any] | None = None
+    encoder.to(experiment.trainer.strategy.root_device)
+    mixture: dict[str, Any] = {}
     if cfg.trainer.wise_ft:
         from sts_lightning.workflows.average import mix_with_start  # few runs ask for it
 
@@ -97,32 +94,29 @@ def report(
     if not parts.first:
         return tuned.dev_score
     history = run.history()
-    if tuned.test is not None:
-        save_predictions(run, data.tests, tuned.test_cosines, tuned.test_values)
+    if tuned.test_found:
+        save_predictions(run, data.tests, tuned.test_found)
     before, selected = scores_before_and_at(history, monitor_of(data.dev), best_step)
     start = before
-    if mixture is not None and mixture["share"] < 1:  # both in the precision of the report
-        selected, start = tuned.dev_score, mixture.get("start", before)
-    worse = None if start is None or selected is None else selected < start
-    watched, phases = [row for row in history if "rank/energy" in row], None
-    if watched:
-        from sts_lightning.analysis.phases import phases_of  # of a run that a RankMonitor has watched
-
-        phases = phases_of(watched)
-    parts_of_dev = {} if isinstance(data.dev, Ranking) else parts_of(data.dev)
-    if mixture is not None and mixture["share"] < 1:
+    if mixture.get("share", 1) < 1:
         save_dev(run, best_step, tuned.dev_found, selected=True)
+        selected, start = tuned.dev_score, mixture.get("start", before)  # both in the report's precision
+    worse = None if start is None or selected is None else selected < start
+    phases = phases_of(history)
+    parts_of_dev = {} if isinstance(data.dev, Ranking) else parts_of(data.dev)
     verdict = verdict_of(run, best_step, parts_of_dev)
-    general = _general(untuned, tuned, data) if data.keep_general else None
+    general = _general(untuned, tuned) if data.keep_general else None
     details = {
         "dev_untuned": before,
         **({} if verdict is None else {"verdict": verdict}),
         **({} if general is None else {"general": general}),
         "worse_than_untuned": worse,
         "test_untuned": untuned.test if untuned else None,
-        **_details(experiment, best_step, clock.seconds, peak_memory, phases),
-        **({} if mixture is None else {"wise_ft": mixture}),
-        **({} if tuned.ranks is None else {"rank": tuned.ranks}),
+        "best_step": best_step,
+        "peak_memory_bytes": peak_memory,
+        "phases": None if phases is None else dataclasses.asdict(phases),
+        **_details(experiment, tuned, clock.seconds),
+        **({"wise_ft": mixture} if mixture else {}),
     }
     metrics = RunMetrics(tuned.test, tuned.dev, details)
     # It marks the run as finished: what others read of one, weights and predictions, is there by now. What
@@ -134,13 +128,14 @@ def report(
     with _optional("plots"):
         monitor = monitor_of(data.dev)
         plot_curves(history, run.plots / "curves.png", best_step, title, (monitor, title_of(monitor)))
-        _plot_dev(tuned, data, run, title)
+        _plot_dev(tuned, parts_of_dev, run, title)
         if phases is not None:
+            watched = [row for row in history if "rank/energy" in row]
             plot_rank_curves(watched, phases, run.plots / "rank_curves.png", title)
             plot_rank_scores(watched, phases, run.plots / "rank_against_dev.png", title)
     with _optional(run.page_file.name):
         write_page(run, metrics, _disagreements(tuned, data), run.settings())
-    log_results(parts.loggers, run, metrics, trainer.global_step)
+    log_results(parts.loggers, run, metrics, steps)
     if worse:  # even within the interval of the verdict: training gained nothing, and there is a remedy
         log.warning(
             "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
@@ -151,33 +146,24 @@ def report(
             if any(part.label == "class" for part in data.parts.values())
             else "",
         )
-    _print_scores(tuned, untuned, history, parts, encoder)
-    log.info(
-        "selected step %d of %d; results, plots and weights: %s",
-        best_step,
-        trainer.global_step,
-        run.name,
-    )
-    for line in (verdict, general):
-        if line is not None:
-            log.info("%s", verdict_in_words(line))
+    _print_scores(experiment, tuned, untuned, metrics)
+    log.info("selected step %d of %d; results, plots and weights: %s", best_step, steps, run.name)
+    for line in _verdicts(metrics):
+        log.info("%s", line)
     return tuned.dev_score
 
 
-def _general(untuned: Scores | None, tuned: Scores, data: DataModule) -> Verdict | None:
+def _verdicts(metrics: RunMetrics) -> list[str]:
+    return [in_words(line) for key in ("verdict", "general") if (line := metrics.details.get(key))]
+
+
+def _general(untuned: Scores | None, tuned: Scores) -> Verdict | None:
     """Compare the STS tasks before and after training; None where a score is missing."""
     if untuned is None or untuned.test is None or tuned.test is None:
         return None
-
-    def found(scores: Scores) -> dict[str, OfTask]:
-        cosines = iter(scores.test_cosines)
-        of_tasks: dict[str, OfTask] = {
-            task.name: (np.concatenate([next(cosines) for _ in task.subsets]), gold_of(task.subsets.values()))
-            for task in scored_tasks(data.tests)
-        }
-        return {name: of_tasks[name] for name in SEVEN_TASKS}  # a file of the user's may be beside them
-
-    return compare_tasks(found(untuned), found(tuned), "Spearman", "the seven STS tasks")
+    # A file of the user's may be beside them.
+    before, after = ({name: each.test_found[name] for name in SEVEN_TASKS} for each in (untuned, tuned))
+    return compare_tasks(before, after, "Spearman", "the seven STS tasks")
 
 
 def _write_final(experiment: Experiment) -> None:
@@ -200,22 +186,20 @@ def log_results(loggers: Sequence[Logger], run: RunFolder, metrics: RunMetrics, 
         metrics: Results of the run.
         step: Last step.
     """
-    scores = {f"{FINAL}{name}": value for name, value in metrics.scores.items()}
+    scores = {f"final/{name}": value for name, value in metrics.scores.items()}
     plots = sorted(run.plots.glob("*.png"))
     for logger in loggers:
         if isinstance(logger, HistoryLogger):
             continue
         with _optional(f"the entries of {type(logger).__name__}"):
-            if isinstance(logger, TensorBoardLogger):
-                logger.log_metrics({**scores, HP_METRIC: metrics.score}, step)
-                for path in plots:
-                    image = imread(path)
-                    logger.experiment.add_image(f"{PLOTS}{path.stem}", image, step, dataformats="HWC")
-            else:
-                logger.log_metrics(scores, step)
-            if isinstance(logger, WandbLogger):
-                for path in plots:
-                    logger.log_image(f"{PLOTS}{path.stem}", [str(path)], step)
+            in_table = {HP_METRIC: metrics.score} if isinstance(logger, TensorBoardLogger) else {}
+            logger.log_metrics({**scores, **in_table}, step)
+            for path in plots:
+                name = f"plots/{path.stem}"
+                if isinstance(logger, TensorBoardLogger):
+                    logger.experiment.add_image(name, imread(path), step, dataformats="HWC")
+                elif isinstance(logger, WandbLogger):
+                    logger.log_image(name, [str(path)], step)
             logger.finalize("success")
 
 
@@ -232,32 +216,23 @@ def _optional(what: str) -> Iterator[None]:
 def _disagreements(scores: Scores, data: DataModule) -> list[Disagreement]:
     """Return pairs of the test tasks, or of the dev pairs without these."""
     if scores.test is not None and (tasks := scored_tasks(data.tests)):
-        return find_disagreements(tasks, scores.test_cosines)
+        return find_disagreements(tasks, scores.test_found)
     if isinstance(data.dev, Ranking):
         return []
-    found: Any = scores.dev_found[0]  # type: ignore[index]  # cosines of pairs
-    cosines = [found[rows] for rows in parts_of(data.dev).values()] or [found]
-    return find_disagreements(dev_tasks(data.dev), cosines)
+    return find_disagreements(dev_tasks(data.dev), by_part(scores.dev_found, parts_of(data.dev)))
 
 
-def _details(
-    experiment: Experiment,
-    best_step: int,
-    seconds: float | None,
-    peak_memory: dict[str, int],
-    phases: Phases | None,
-) -> dict[str, Any]:
+def _details(experiment: Experiment, scores: Scores, seconds: float) -> dict[str, Any]:
     parts, encoder = experiment.parts, experiment.module.encoder
     start = None if parts.cfg.init_from is None else RunFolder(parts.cfg.init_from)
     earlier: TrainedOn = () if start is None else start.trained_on()
-    scored = how_scored(encoder, parts.data, parts.cfg)
+    scored = how_scored(encoder, parts.data, parts.cfg, scores)
     training = {  # what a table of the scores names
         "max_length": parts.cfg.model.get("max_length"),
         "precision": parts.machine.precision,
         "quantization": scored["quantization"],
     }
     return {
-        "best_step": best_step,
         "steps": experiment.trainer.global_step,
         **scored,
         "training": training,
@@ -266,13 +241,9 @@ def _details(
         "processes": experiment.trainer.world_size,
         "micro_batch_size": experiment.module.micro_batch_size,
         "micro_batch_tokens": experiment.module.micro_batch_tokens,
-        "phases": None if phases is None else dataclasses.asdict(phases),
-        "trained_on": as_plain((*earlier, parts.data.trained_on)),
-        "wall_seconds": None if seconds is None else round(seconds, 1),
         "earlier": [] if start is None else start.costs(),
-        "peak_memory_bytes": peak_memory,
         "resumed": parts.resumed,
-        **environment(),
+        **origin((*earlier, parts.data.trained_on), seconds),
     }
 
 
@@ -287,66 +258,47 @@ def sample_texts(data: DataModule) -> dict[str, list[str]]:
     return {"first": [text[:CUT] for text in first[:EACH]], "second": [text[:CUT] for text in second[:EACH]]}
 
 
-def _plot_dev(scores: Scores, data: DataModule, run: RunFolder, title: str) -> None:
+def _plot_dev(scores: Scores, parts: Mapping[str, slice], run: RunFolder, title: str) -> None:
     """Plot the dev pairs, of a suite those of the first part, which have graded scores."""
-    if isinstance(data.dev, Ranking):
+    name, found = next(iter(by_part(scores.dev_found, parts).items()))
+    if isinstance(found, dict):
         return
-    [first, *_] = dev_tasks(data.dev)
-    gold = gold_of(first.subsets.values())
-    spearman = scores.dev.get("parts", {first.name: scores.dev})[first.name]["spearman"]
-    title = f"{title}: {first.name} Spearman {spearman:.2f}"
-    cosines: Any = scores.dev_found[0]  # type: ignore[index]
-    plot_cosines(cosines[: len(gold)], gold, run.plots / "dev_cosines.png", title)
+    spearman = scores.dev.get("parts", {name: scores.dev})[name]["spearman"]
+    plot_cosines(*found, run.plots / "dev_cosines.png", f"{title}: {name} Spearman {spearman:.2f}")
 
 
-def _print_scores(
-    tuned: Scores,
-    untuned: Scores | None,
-    history: list[dict[str, Any]],
-    parts: Parts,
-    encoder: SentenceEncoder,
-) -> None:
+def _print_scores(experiment: Experiment, tuned: Scores, untuned: Scores | None, metrics: RunMetrics) -> None:
+    parts, rankings = experiment.parts, metrics.rankings
+    data, history = parts.data, parts.run.history()
+
     def row(scores: Scores) -> dict[str, float]:
-        tests = spearman_row(scores.test) if scores.test and scored_tasks(parts.data.tests) else {}
-        for task in rankings_of(parts.data.tests):  # in a table of their own
-            tests.pop(task.name, None)
-        return {"dev": scores.dev_score, **tests}
+        tests = spearman_row(scores.test) if scores.test and scored_tasks(data.tests) else {}
+        of_pairs = {"dev": scores.dev_score, **tests}
+        return {name: score for name, score in of_pairs.items() if name not in rankings}
 
-    monitor = monitor_of(parts.data.dev)
-
+    monitor = monitor_of(data.dev)
+    before = history[0] if history and history[0]["step"] == 0 else {}
     rows = {"tuned": row(tuned)}
     if untuned is not None:
         rows = {"untuned": row(untuned), **rows}
         rows["gain"] = {name: value - rows["untuned"][name] for name, value in rows["tuned"].items()}
-    elif history and history[0]["step"] == 0 and monitor in history[0]:
-        rows = {"untuned": {"dev": history[0][monitor]}, **rows}
-    how = f"aggregate={parts.cfg.evaluation.aggregate}, {encoder.precision}"
-    how += f", text_edit={encoder.config.text_edit}"
-    if parts.data.text is not None:
-        how += f", senteval_text={parts.data.text}"
-    tests = [] if tuned.test is None else rankings_of(parts.data.tests)
-    ranked = {task.name: (tuned.test or {})["tasks"][task.name] for task in tests}
-    if isinstance(parts.data.dev, Ranking):
-        first = {key: history[0][f"dev/{key}"] for key in TITLES if f"dev/{key}" in (history or [{}])[0]}
-        ranked = {"untuned dev": first, "tuned dev": tuned.dev, **ranked}
-        for each in rows.values():
-            del each["dev"]
+    elif "dev" not in rankings and monitor in before:
+        rows = {"untuned": {"dev": before[monitor]}, **rows}
+    if "dev" in rankings:
+        first = {key: before[f"dev/{key}"] for key in TITLES if f"dev/{key}" in before}
+        rankings = {"untuned dev": first, "tuned dev": rankings.pop("dev"), **rankings}
     if any(rows.values()):
-        print_scores(f"Spearman x 100 ({how})", {name: each for name, each in rows.items() if each})
-    if ranked:
-        print_rankings(ranked)
-    for line in [
-        *([describe("dev", tuned.dev["binary"])] if "binary" in tuned.dev else []),
-        *([] if tuned.test is None else describe_binary(tuned.test)),
-    ]:
+        how = f"aggregate={parts.cfg.evaluation.aggregate}"
+        title = title_of_table(experiment.module.encoder, data.text, "Spearman x 100", how)
+        print_scores(title, {name: each for name, each in rows.items() if each})
+    if rankings:
+        print_rankings(rankings)
+    for line in describe_binary(metrics.entries):
         log.info("%s", line)
 
 
 def write_page(
-    run: RunFolder,
-    metrics: RunMetrics,
-    pairs: Sequence[Disagreement] = (),
-    settings: Mapping[Any, Any] | None = None,
+    run: RunFolder, metrics: RunMetrics, pairs: Sequence[Disagreement], settings: Mapping[Any, Any]
 ) -> None:
     """Write the page of a run; what is not known is left out.
 
@@ -356,24 +308,21 @@ def write_page(
         pairs: Pairs on which the encoder and the gold scores disagree most.
         settings: Configuration of the run.
     """
-    tasks = {"dev": metrics.dev or {}, **(metrics.test or {"tasks": {}})["tasks"]}
     rates = [row["tokens_per_second"] for row in run.history() if "tokens_per_second" in row]
     pages = Environment(loader=PackageLoader("sts_lightning", "workflows"), autoescape=True)
     text = pages.get_template("run_page.html.jinja").render(
         name=run.path.resolve().name,
         metrics=metrics,
-        verdicts=[
-            verdict_in_words(line) for key in ("verdict", "general") if (line := metrics.details.get(key))
-        ],
-        rankings={name: task for name, task in tasks.items() if "queries" in task},
+        verdicts=_verdicts(metrics),
+        rankings=metrics.rankings,
         ranking_cells=ranking_cells,
-        binary={name: task["binary"] for name, task in tasks.items() if task.get("binary")},
+        binary={name: task["binary"] for name, task in metrics.entries.items() if task.get("binary")},
         images=[
             (path.stem, base64.b64encode(path.read_bytes()).decode())
             for path in sorted(run.plots.glob("*.png"))
         ],
         pairs=pairs,
         tokens_per_second=median(rates) if rates else None,
-        settings=[(key, shown(value)) for key, value in select(leaves(settings or {}), SHOWN).items()],
+        settings=[(key, shown(value)) for key, value in select(leaves(settings), SHOWN).items()],
     )
     write_atomic(run.page_file, text + "\n")

@@ -8,17 +8,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sts_lightning.config.check import path_override
+from sts_lightning.config.check import flat, path_override
+from sts_lightning.core.choices import Aggregate
 from sts_lightning.core.conf_folders import command_line
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.core.text import counted
 from sts_lightning.evaluation.retrieval import mean_scores
-from sts_lightning.evaluation.sts import check_aggregate, score_subsets
+from sts_lightning.evaluation.sts import average_of, check_aggregate, score_subsets
 from sts_lightning.models.loading.pipeline import read_model
 from sts_lightning.models.loading.run import model_folder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
-from sts_lightning.runs.predictions import SELECTS, load_predictions
+from sts_lightning.runs.predictions import SELECTS, OfTask, load_predictions
 
 ROUNDING = 1e-6
 """Largest difference of a correlation times 100 that is computed twice from the same numbers."""
@@ -49,13 +50,15 @@ def verify(run: RunFolder) -> Iterator[Check]:
         One check after another.
     """
     try:
-        stages = {each.path.name: each for each in run.stages()} if run.has_stages else {"": run}
+        stages = run.stages()
     except UserError as error:
         yield Check(run.stages_file.name, "wrong", str(error))
         return
-    for stage, folder in stages.items():
-        for check in _checks(folder):
-            yield replace(check, name=f"{stage}: {check.name}") if stage else check
+    if not run.has_stages:
+        yield from _checks(run)
+    for stage in stages:
+        for check in _checks(stage):
+            yield replace(check, name=f"{stage.path.name}: {check.name}")
 
 
 def _checks(run: RunFolder) -> Iterator[Check]:
@@ -106,41 +109,35 @@ def _predictions(run: RunFolder, test: Mapping[str, Any]) -> str:
             f"{', '.join(tasks)}."
         )
     check_aggregate(aggregate := test.get("aggregate", "missing"))
-    for name, stored in tasks.items():
-        where, found = f"{run.metrics_file}: test.tasks.{name}", predictions[name]
-        if isinstance(found, dict):
-            _compare(stored, {**mean_scores(found), "queries": len(found[SELECTS])}, where, partly=True)
-            continue
-        cosines, gold = found
-        sizes = {key: values.get("pairs", 0) for key, values in (stored.get("subsets") or {}).items()}
-        if not (sizes and all(sizes.values())) or sum(list(sizes.values())[:-1]) >= len(gold):
-            raise CheckpointError(f"{where}.subsets do not divide the {len(gold)} predictions.")
-        ends = np.cumsum(list(sizes.values()))[:-1]
-        again = score_subsets(list(sizes), np.split(cosines, ends), np.split(gold, ends), aggregate)
-        _compare(stored, again, where)
-    scored = [task["spearman"] for task in tasks.values() if "spearman" in task]
-    mean = float(np.mean(scored or [task[SELECTS] for task in tasks.values()]))
-    _compare({"average": test["average"]}, {"average": mean}, f"{run.metrics_file}: test")
-    pairs = sum(
-        len(found[SELECTS] if isinstance(found, dict) else found[1]) for found in predictions.values()
-    )
-    return f"{counted(pairs, 'prediction')} of {counted(len(tasks), 'task')} give the stored scores"
-
-
-def _compare(stored: Mapping[str, Any], again: Mapping[str, Any], where: str, partly: bool = False) -> None:
-    """Compare the numbers of nested mappings; further mappings, such as ``binary``, may be stored.
-
-    Args:
-        stored: Stored numbers.
-        again: Numbers that were computed again.
-        where: Place, for errors.
-        partly: Whether there may be further stored numbers.
-    """
-    for key in again if partly else {**stored, **again}:
-        value, other = stored.get(key), again.get(key)
-        if isinstance(value, Mapping) and isinstance(other, Mapping):
-            _compare(value, other, f"{where}.{key}")
-        elif isinstance(value, int | float | None) and (
+    where = f"{run.metrics_file}: test"
+    again = {
+        name: _scores(found, tasks[name], aggregate, f"{where}.tasks.{name}")
+        for name, found in predictions.items()
+    }
+    computed = flat({"tasks": again, "average": average_of(again)})
+    stored = flat({"tasks": tasks, "average": test["average"]})
+    for key in {**stored, **computed}:
+        value, other = stored.get(key), computed.get(key)
+        if isinstance(value, int | float | None) and (
             value is None or other is None or not abs(value - other) <= ROUNDING
         ):
             raise CheckpointError(f"{where}.{key} is {value}, but computed again it is {other}.")
+    pairs = sum(task.get("pairs", task.get("queries")) for task in again.values())
+    return f"{counted(pairs, 'prediction')} of {counted(len(tasks), 'task')} give the stored scores"
+
+
+def _scores(found: OfTask, stored: Mapping[str, Any], aggregate: Aggregate, where: str) -> Mapping[str, Any]:
+    """Compute the scores of a task from its predictions; what these do not give is as stored.
+
+    Raises:
+        CheckpointError: The sizes of its subsets are not stored, or are others.
+    """
+    if isinstance(found, dict):
+        return {**stored, **mean_scores(found), "queries": len(found[SELECTS])}
+    cosines, gold = found
+    sizes = {key: values.get("pairs", 0) for key, values in (stored.get("subsets") or {}).items()}
+    if not (sizes and all(sizes.values())) or sum(list(sizes.values())[:-1]) >= len(gold):
+        raise CheckpointError(f"{where}.subsets do not divide the {len(gold)} predictions.")
+    ends = np.cumsum(list(sizes.values()))[:-1]
+    again = score_subsets(list(sizes), np.split(cosines, ends), np.split(gold, ends), aggregate)
+    return {**again, "binary": stored.get("binary", {})}

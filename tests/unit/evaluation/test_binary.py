@@ -79,4 +79,4 @@ def test_only_tasks_with_two_labels_have_them() -> None:
     result = score_tasks(tasks, [cosines, cosines], "all", best_thresholds(*pairs(1)))
     assert result["tasks"]["two"]["binary"]["chosen_on"] == "dev"
     assert "binary" not in result["tasks"]["many"]
-    assert [line.split()[0] for line in describe_binary(result)] == ["two"]
+    assert [line.split()[0] for line in describe_binary(result["tasks"])] == ["two"]

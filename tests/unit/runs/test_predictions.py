@@ -11,7 +11,12 @@ from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import make_table
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
-from sts_lightning.runs.predictions import check_same_texts, load_predictions, save_predictions
+from sts_lightning.runs.predictions import (
+    check_same_texts,
+    found_on,
+    load_predictions,
+    save_predictions,
+)
 
 
 def table(labels: list[float]) -> object:
@@ -21,9 +26,8 @@ def table(labels: list[float]) -> object:
 
 def test_round_trip(tmp_path: Path) -> None:
     tasks = [STSTask("A", {"x": table([1, 2]), "y": table([3])}), STSTask("B", {"test": table([4, 5])})]  # type: ignore[dict-item]
-    save_predictions(
-        RunFolder(tmp_path), tasks, [np.array([0.1, 0.2]), np.array([0.3]), np.array([0.4, 0.5])]
-    )
+    cosines = [np.array([0.1, 0.2]), np.array([0.3]), np.array([0.4, 0.5])]
+    save_predictions(RunFolder(tmp_path), tasks, found_on(tasks, cosines))
     found = load_predictions(RunFolder(tmp_path))
     assert list(found) == ["A", "B"]
     assert [column.tolist() for column in found["A"]] == [[0.1, 0.2, 0.3], [1, 2, 3]]
@@ -44,7 +48,8 @@ def test_predictions_on_other_texts_of_a_task(tmp_path: Path) -> None:
         run = RunFolder(tmp_path / name)
         run.path.mkdir()
         pairs = make_table({"sentence1": texts, "sentence2": texts[::-1], "label": labels})
-        save_predictions(run, [STSTask("mine", {"test": pairs})], [np.array([0.1, 0.2, 0.3])])
+        tasks = [STSTask("mine", {"test": pairs})]
+        save_predictions(run, tasks, found_on(tasks, [np.array([0.1, 0.2, 0.3])]))
         run.save_metrics(RunMetrics({"average": 1.0, "tasks": {}}, details={"senteval_text": text}))
         return run
 

@@ -91,5 +91,5 @@ def test_everything_on_a_page_that_asks_for_nothing(tmp_path: Path) -> None:
 
 
 def test_a_run_without_inputs_has_a_shorter_page(tmp_path: Path) -> None:
-    write_page(RunFolder(tmp_path), scores())
+    write_page(RunFolder(tmp_path), scores(), [], {})
     assert Texts(tmp_path / "report.html").headings == ["Scores"]

@@ -37,13 +37,13 @@ def test_scores_are_scipys_on_the_encoders_vectors(data: DataModule, config: Con
     assert found.dev["spearman"] == pytest.approx(100 * stats.spearmanr(cosines, gold).statistic, abs=0.1)
     assert found.dev["pearson"] == pytest.approx(100 * stats.pearsonr(cosines, gold).statistic, abs=0.01)
     assert found.test is not None
-    assert [len(part) for part in found.test_cosines] == [30]
+    assert [len(cosines) for cosines, _ in found.test_found.values()] == [30]
 
 
 def test_the_test_tasks_are_scored_only_if_asked_for(data: DataModule, config: Config) -> None:
     found = score(tiny_bert().eval(), data, config("evaluation.final=false").evaluation)
     assert found.test is None
-    assert found.test_cosines == []
+    assert found.test_found == {}
 
 
 def test_the_precision_is_that_of_the_evaluation(data: DataModule, config: Config) -> None:

@@ -42,7 +42,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subsets = {"a": table.select(range(15)), "b": table.select(range(15, len(table)))}
     data.tests[:] = [STSTask(only.name, subsets)]
     found = score(load(run.path), data, cfg.evaluation)
-    save_predictions(run, data.tests, found.test_cosines)
+    save_predictions(run, data.tests, found.test_found)
     run.save_metrics(RunMetrics(found.test, {**found.dev}, {"best_step": 2}))
     return run.path
 
