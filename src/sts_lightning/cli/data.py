@@ -121,7 +121,7 @@ def mine_command(
     further = corpus and values_of(read_sentences(corpus, corpus.name, folded=False)[0], "sentence1")
     encoder = load_named(model, [*zip(*texts, strict=True), further or []], trust_remote_code)
     reader = encoder if cache_dir is None else cached_vectors(encoder, str(cache_dir))
-    mined = mine(texts, further or [], reader, Rule(**rule))
+    mined = mine(texts, further or [], reader, Rule(**rule), bool(encoder.tokenizer.roles))
     names = ["anchor", "positive", "negative", *(f"negative{i}" for i in range(2, rule["negatives"] + 1))]
     with replacing(to) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([names, *mined])

@@ -138,9 +138,9 @@ def average_runs(folders: Sequence[Path], to: Path, shares: Sequence[float] = ()
     with new_folder(to) as inside:
         run, cfg = RunFolder(inside), copy.deepcopy(first.cfg)
         cfg.name = inside.name
-        scores = score(encoder, data, cfg.evaluation)
         run.save_config(cfg)
         write_model(encoder, run.model(), head, 0, cfg.evaluation.precision)
+        scores = score(encoder, data, cfg.evaluation)
         if scores.test_found:
             save_predictions(run, data.tests, scores.test_found)
         save_dev(run, 0, scores.dev_found, selected=True)
@@ -276,7 +276,10 @@ def _select(
 
 def _dev(cfg: DictConfig, encoder: SentenceEncoder, data: DataModule, weights: Weights) -> float:
     """Return the dev score of weights, which are left in the encoder."""
+    precision = encoder.precision
     encoder.load_state_dict(dict(weights), strict=False)
     on_dev = copy.deepcopy(cfg.evaluation)
     on_dev.final = False
-    return score(encoder, data, on_dev).dev_score
+    found = score(encoder, data, on_dev).dev_score
+    encoder.set_precision(precision)  # weights that are loaded later would be rounded to that of the score
+    return found

@@ -57,6 +57,14 @@ def test_the_mean_of_runs(runs: list[Path], tmp_path: Path) -> None:
     assert [cost["run"] for cost in found["earlier"]] == [str(run) for run in runs]
 
 
+def test_an_average_is_not_rounded_to_the_precision_of_its_scores(tmp_path: Path) -> None:
+    half = {"evaluation": {"precision": "bf16-true"}}
+    parents = [write_run(tmp_path / name, 0.01, seed, half) for seed, name in enumerate(("one", "two"))]
+    average_runs(parents, tmp_path / "mean")
+    for name, value in mean(parents).items():
+        torch.testing.assert_close(weights(tmp_path / "mean")[name], value, rtol=1e-6, atol=1e-8)
+
+
 def test_a_stage_that_parents_share_costs_once(tmp_path: Path) -> None:
     shared = {"run": "first", "wall_seconds": 100.0, "peak_memory_bytes": None}
     parents = [write_run(tmp_path / name, 0.01, seed) for seed, name in enumerate(("one", "two"))]

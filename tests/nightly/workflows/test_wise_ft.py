@@ -67,8 +67,10 @@ def test_a_report_that_was_cut_keeps_its_average(
     assert metrics(mixed)["wise_ft"] == metrics(tmp_path / "run")["wise_ft"]
 
 
-def test_a_run_that_is_best_at_its_end_stays_as_it_is(config: Config, tmp_path: Path) -> None:
+@pytest.mark.parametrize("precision", ["32-true", "bf16-true"])
+def test_a_run_that_is_best_at_its_end_stays_as_it_is(precision: str, config: Config, tmp_path: Path) -> None:
     helpful = [*SHORT_RUN, "optim.lr=1e-3", "trainer.max_epochs=1", "evaluation.final=false"]
+    helpful += [f"evaluation.precision={precision}"]
     train_in(tmp_path / "usual", config(*helpful))
     train_in(tmp_path / "mixed", config(*helpful, "trainer.wise_ft=[0,0.1]"))
     assert metrics(tmp_path / "mixed")["wise_ft"]["share"] == 1

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sts_lightning
 from sts_lightning.cli.main import main
 from sts_lightning.data.nli import nli_triplets
 from sts_lightning.data.tables import pairs_of, values_of
+from tests.support.averaged_runs import write_run
 from tests.support.command_line import leaves
 from tests.support.hub_server import Hub
 from tests.support.published_files import SIMCSE
@@ -70,6 +72,29 @@ def test_mined_negatives_are_those_of_the_run_and_can_be_trained_on(
         fit = [text for text in texts if text != positive and cosines[text] <= cosines[positive]]
         expected = sorted(fit, key=lambda text: -cosines[text])[:negatives]
         assert [values_of(table, f"sentence{3 + i}")[row] for i in range(negatives)] == expected
+
+
+def test_anchors_are_mined_as_queries(tmp_path: Path) -> None:
+    """The query's prompt turns the order of the candidates round."""
+    prompts = {"query": "never mind the ", "document": ""}
+    run = write_run(tmp_path / "run", 0.3, 1, {"prompt": prompts})
+    encoder = sts_lightning.load(run)
+    pairs, mined = tmp_path / "pairs.csv", tmp_path / "mined.csv"
+    rows = [(f"{words} {words}", words) for words in WORDS]
+    with pairs.open("w", newline="") as file:
+        csv.writer(file).writerows([("anchor", "positive"), *rows])
+    main(["data", "mine", str(run), str(pairs), "--to", str(mined), "--relative-margin", "0"])
+    asked = encoder.encode([anchor for anchor, _ in rows], normalize=True, prompt="query")
+    cosines = asked @ encoder.encode(WORDS, normalize=True, prompt="document").T
+    expected = {}
+    for number, (anchor, _) in enumerate(rows):
+        of_anchor = np.where(cosines[number] < cosines[number, number], cosines[number], -np.inf)
+        if np.isfinite(of_anchor).any():
+            expected[anchor] = WORDS[of_anchor.argmax()]
+    with mined.open(newline="") as file:
+        found = {anchor: negative for anchor, _, negative in list(csv.reader(file))[1:]}
+    assert found == expected
+    assert expected
 
 
 def test_mistakes_in_mining(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
