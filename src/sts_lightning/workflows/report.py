@@ -14,7 +14,6 @@ from jinja2 import Environment, PackageLoader
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from matplotlib.image import imread
 
-from sts_lightning.analysis.phases import phases_of
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 from sts_lightning.config.check import shown
 from sts_lightning.config.identity import SHOWN, leaves, select
@@ -102,7 +101,11 @@ def report(
         save_dev(run, best_step, tuned.dev_found, selected=True)
         selected, start = tuned.dev_score, mixture.get("start", before)  # both in the report's precision
     worse = None if start is None or selected is None else selected < start
-    phases = phases_of(history)
+    watched, phases = [row for row in history if "rank/energy" in row], None
+    if watched:
+        from sts_lightning.analysis.phases import phases_of  # of a run that a RankMonitor has watched
+
+        phases = phases_of(watched)
     parts_of_dev = {} if isinstance(data.dev, Ranking) else parts_of(data.dev)
     verdict = verdict_of(run, best_step, parts_of_dev)
     general = _general(untuned, tuned) if data.keep_general else None
@@ -130,7 +133,6 @@ def report(
         plot_curves(history, run.plots / "curves.png", best_step, title, (monitor, title_of(monitor)))
         _plot_dev(tuned, parts_of_dev, run, title)
         if phases is not None:
-            watched = [row for row in history if "rank/energy" in row]
             plot_rank_curves(watched, phases, run.plots / "rank_curves.png", title)
             plot_rank_scores(watched, phases, run.plots / "rank_against_dev.png", title)
     with _optional(run.page_file.name):
