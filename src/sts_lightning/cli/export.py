@@ -78,6 +78,6 @@ def export_command(
     export(run, folder, form, base, trust_remote_code, card)
     log.info("%s: %s of %s, with a model card in README.md", folder, form, run)
     if form == "adapter" and facts["base"].get("hub_id") is None:
-        log.info("not for upload: the adapter names the folder %s of this machine", facts["base"]["name"])
+        log.info("not for upload: %s, the base of the adapter, is not on the hub", facts["base"]["name"])
     else:
         log.info("to upload it: %s", _upload(str(folder)))

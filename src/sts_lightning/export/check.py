@@ -19,6 +19,7 @@ from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.loading.hub import ModelFiles
+from sts_lightning.models.loading.own_file import BASE
 from sts_lightning.models.loading.pipeline import tolerance_of
 from sts_lightning.models.text.template import BARE, SLOT, set_post_processor
 from sts_lightning.runs.folder import RunFolder
@@ -211,6 +212,7 @@ def _in_peft(folder: Path, config: EncodingConfig, trust_remote_code: bool, dtyp
 
     adapter = PeftConfig.from_pretrained(str(folder))
     base = str(adapter.base_model_name_or_path)
+    base = str(folder / BASE) if base == BASE else base
     try:
         files = ModelFiles(f"{base}@{adapter.revision}" if adapter.revision else base)
         bare = _load_bare(files.source, trust_remote_code, dtype=dtype, **files.options)

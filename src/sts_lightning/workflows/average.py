@@ -171,7 +171,7 @@ def read_parents(folders: Sequence[Path], encoder: SentenceEncoder) -> list[Pare
     parents: list[Parent] = []
     for folder in folders:
         run = RunFolder(folder).last_stage()
-        cfg = run.load_part("data")
+        cfg, _ = run.load_part("data"), run.metrics()  # what it was trained on belongs to the average
         if cfg.model.get("adapter") is not None:
             raise CheckpointError(
                 f"{run.name} has an adapter ({cfg.model.adapter._target_}). The mean of the factors of LoRA "

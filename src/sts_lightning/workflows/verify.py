@@ -19,7 +19,7 @@ from sts_lightning.models.loading.pipeline import read_model
 from sts_lightning.models.loading.run import model_folder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
-from sts_lightning.runs.predictions import SELECTS, OfTask, load_predictions
+from sts_lightning.runs.predictions import SELECTS, OfTask, load_dev, load_predictions
 
 ROUNDING = 1e-6
 """Largest difference of a correlation times 100 that is computed twice from the same numbers."""
@@ -65,11 +65,13 @@ def _checks(run: RunFolder) -> Iterator[Check]:
     name = run.config_file.name
     try:
         settings = run.settings()
+        if "suite" not in settings:  # an evaluation builds nothing from its settings
+            run.load_config()
         yield Check(name, "ok", "the settings can be read")
         name = run.metrics_file.name
         metrics = _results(run)
         yield Check(name, "ok", f"score {metrics.score:.2f}")
-        if "suite" in settings:  # an evaluation stores no weights
+        if "suite" in settings:  # nor stores weights
             return
         name = run.model().name
         try:
@@ -78,6 +80,9 @@ def _checks(run: RunFolder) -> Iterator[Check]:
             if error.key != "model.name" or (run.model() / "config.json").is_file():  # it has no other base
                 raise
             yield Check(name, "not checked", str(error))
+        name = run.dev_file.name
+        if found := load_dev(run):
+            yield Check(name, "ok", f"dev data of the weights: {', '.join(found)}")
         name = run.predictions_file.name
         if metrics.test is not None:
             yield Check(name, "ok", _predictions(run, metrics.test))

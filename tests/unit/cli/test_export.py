@@ -68,4 +68,4 @@ def test_an_adapter_on_a_folder_is_not_for_upload(said: Any) -> None:
     Path("private").mkdir()
     line = said("adapter", "private")
     assert "hf upload" not in line
-    assert "names the folder private of this machine" in line
+    assert "private, the base of the adapter, is not on the hub" in line

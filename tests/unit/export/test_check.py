@@ -131,6 +131,13 @@ def test_nan_is_no_small_difference(tmp_path: Path) -> None:
         checked(tiny_bert(), "sentence-transformers", tmp_path, change=float("nan"))
 
 
+def test_a_base_inside_the_folder_is_read(tmp_path: Path) -> None:
+    encoder = tiny_mistral(pooling="last_token", adapter=LoraConfig(r=2, init_lora_weights=False))
+    assert encoder.base is not None
+    assert encoder.base.name is None
+    assert checked(encoder, "adapter", tmp_path)["difference"] < 1e-5
+
+
 def test_a_base_that_is_not_here_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     encoder = with_adapter(tmp_path)
     (tmp_path / "base" / "model.safetensors").unlink()

@@ -13,7 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from sts_lightning.core.errors import UserError
+from sts_lightning.models.loading.folder import write_model
 from sts_lightning.models.loading.pipeline import from_pipeline
+from sts_lightning.models.loading.run import load
+from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.support.families import tiny, write
 
 
@@ -106,3 +109,24 @@ def test_a_damaged_model_is_named(file: str, damage: str, model: Path, tmp_path:
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 1000
+
+
+def test_a_damaged_file_of_a_folder_is_no_matter_of_the_hub(model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(model, tmp_path / "m")
+    EVERY["half"](folder / "model.safetensors")
+    with pytest.raises(UserError, match=r"incomplete metadata.*\. One of its files is damaged") as caught:
+        from_pipeline(str(folder))
+    assert "HF_HUB_OFFLINE" not in str(caught.value)
+
+
+def test_a_run_and_a_graph_are_no_models(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    write_model(tiny_bert(), run / "model")
+    with pytest.raises(UserError, match=r"It is a run, whose model is the folder .*model; eval\.py takes"):
+        from_pipeline(str(run))
+    for weights in ("config.json", "model.safetensors"):
+        (run / "model" / weights).unlink()
+    (run / "model" / "model.onnx").touch()
+    for read in (from_pipeline, load):
+        with pytest.raises(UserError, match="is a graph, which onnxruntime reads"):
+            read(str(run / "model"))

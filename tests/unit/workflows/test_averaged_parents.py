@@ -65,3 +65,11 @@ def test_a_run_that_did_not_train_its_encoder(first: Path, tmp_path: Path) -> No
 def test_no_run_at_all(first: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is not a run folder"):
         parents([first, tmp_path / "absent"])
+
+
+def test_a_run_whose_results_cannot_be_read(first: Path, tmp_path: Path) -> None:
+    """What it was trained on would be missing in the average."""
+    other = write_run(tmp_path / "other", 0.01, 2)
+    RunFolder(other).metrics_file.write_text("{")
+    with pytest.raises(CheckpointError, match=r"metrics\.json is broken"):
+        parents([first, other])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from sts_lightning.core.errors import CheckpointError
 from sts_lightning.export.card import card_facts, model_card
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.metrics import RunMetrics, as_plain
+from sts_lightning.runs.metrics import RunMetrics
 from tests.support.card_runs import COUNT, SETTINGS, bare, write_run
 from tests.support.hub_server import Hub
 
@@ -143,7 +144,7 @@ def test_what_is_known_about_test_pairs(
     dropped: dict[str, int], words: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "sts_lightning.json").write_text(json.dumps({"encoding": EncodingConfig().as_json()}))
-    stages = as_plain((TrainingCount("x", "pairs", 5, dropped=dropped), None))
+    stages = [asdict(TrainingCount("x", "pairs", 5, dropped=dropped)), None]
     facts = bare(metrics=RunMetrics(None, None, {"trained_on": stages}))
     card = model_card(facts, "merged", None, "mine", tmp_path)
     first, second = (line for line in card.splitlines() if line.startswith(("| 1 |", "| 2 |")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from sts_lightning.core.choices import ExportFormat
 from sts_lightning.core.counts import TrainingCount
 from sts_lightning.export.card import card_facts, model_card
 from sts_lightning.models.encoding import EncodingConfig
-from sts_lightning.runs.metrics import RunMetrics, as_plain
+from sts_lightning.runs.metrics import RunMetrics
 from tests.support.card_runs import COUNT, bare, write_run
 
 EVIL = "x`|\n# y\n---\n<script>z</script> [a](http://b)"
@@ -156,7 +157,7 @@ def test_dense_layers_that_are_not_exported_are_named(facts: dict[str, Any], exp
 
 
 def test_a_run_brings_no_markup(exported: Path) -> None:
-    stages = as_plain((TrainingCount(EVIL, EVIL, 5, dropped={EVIL: 3}), None))
+    stages = [asdict(TrainingCount(EVIL, EVIL, 5, dropped={EVIL: 3})), None]
     facts = bare(
         run=EVIL,
         base={"name": EVIL, "revision": EVIL, "licence": {"license": EVIL}},

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from peft import LoraConfig
@@ -17,7 +18,7 @@ from sts_lightning.models.loading.folder import write_model
 from sts_lightning.models.loading.run import load
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
-from sts_lightning.runs.predictions import save_predictions
+from sts_lightning.runs.predictions import save_dev, save_predictions
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.verify import verify
@@ -125,3 +126,24 @@ def test_nothing_is_written(run: RunFolder) -> None:
     before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
     outcomes(run)
     assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
+
+
+def test_settings_that_resuming_rejects_are_wrong(run: RunFolder) -> None:
+    text = run.config_file.read_text()
+    for changed, said in (
+        (("optim", 3), "its optim cannot be"),
+        (("loss", {"_target_": "os.system"}), "os.system"),
+    ):
+        run.config_file.write_text(yaml.safe_dump({**yaml.safe_load(text), changed[0]: changed[1]}))
+        outcome, found = outcomes(run)["config.yaml"]
+        assert outcome == "wrong"
+        assert said in found
+
+
+def test_dev_data_that_cannot_be_read(run: RunFolder) -> None:
+    save_dev(run, 2, (np.ones(3), np.arange(3.0)), selected=True)
+    assert outcomes(run)["dev.npz"] == ("ok", "dev data of the weights: selected")
+    cut(run.dev_file)
+    outcome, text = outcomes(run)["dev.npz"]
+    assert outcome == "wrong"
+    assert "dev.npz is broken" in text

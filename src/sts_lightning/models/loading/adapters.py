@@ -59,6 +59,7 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*is_gradient_checkpointing.*")  # peft asks transformers
+            warnings.filterwarnings("ignore", ".*was renamed from.*")  # its folder, of the same base
             whole = get_peft_model(
                 backbone,
                 copy.deepcopy(adapter),  # peft changes the settings

