@@ -135,7 +135,7 @@ def test_what_reads_the_run(
     assert f"{stored['dev']['ndcg@10']:.2f}" in page
     assert "MRR@10" in page
     checks = {check.name: check.outcome for check in verify(RunFolder(trained))}
-    assert checks == dict.fromkeys(["config.yaml", "metrics.json", "model"], "ok")
+    assert checks == dict.fromkeys(["config.yaml", "metrics.json", "model", "dev.npz"], "ok")
     main(["runs", "list", str(trained.parent)])
     assert f"{stored['dev']['mrr@10']:.2f}" in capsys.readouterr().out
     exported = tmp_path / "exported"

@@ -32,8 +32,8 @@ def renamed(values: dict[Any, Any]) -> dict[Any, Any]:
             OmegaConf.update(cfg, new, node.pop(key), force_add=True)
     plain: Any = OmegaConf.to_container(cfg)
     for _, node in _nodes(plain):
-        if (target := node.get("_target_")) in MIGRATIONS:
-            node["_target_"] = MIGRATIONS[target]
+        if isinstance(target := node.get("_target_"), str):  # what others wrote may be anything
+            node["_target_"] = MIGRATIONS.get(target, target)
     return dict(plain)
 
 

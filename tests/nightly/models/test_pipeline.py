@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from tokenizers.processors import TemplateProcessing
@@ -24,7 +24,6 @@ import sts_lightning
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.export.export import export
 from sts_lightning.export.merged import write_merged
-from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.hub import OWN_FILE, packaged_copy
 from sts_lightning.models.loading.pipeline import from_pipeline
 from sts_lightning.models.loading.quantization import dequantized
@@ -438,13 +437,18 @@ def test_another_pooling_than_that_of_the_pipeline_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder, _ = st_folder(tmp_path, pooling="cls")
+
+    def load(pooling: str, template: str | None = None) -> None:
+        model = {"_target_": "sts_lightning.models.SentenceEncoder.from_pretrained", "name": str(folder)}
+        build_encoder(OmegaConf.create(model), OmegaConf.create({"pooling": pooling, "template": template}))
+
     with caplog.at_level(logging.WARNING, "sts_lightning"):
-        SentenceEncoder.from_pretrained(folder, pooling="mean")
+        load("mean")
     (record,) = [record for record in caplog.records if record.name.startswith("sts_lightning")]
     assert "pooling cls, not mean; model=encoder" in record.getMessage()
     caplog.clear()
-    SentenceEncoder.from_pretrained(folder, pooling="cls")
-    SentenceEncoder.from_pretrained(folder, pooling="mean", template="it : {sentence}")
+    load("cls")
+    load("mean", "it : {sentence}")
     assert [record for record in caplog.records if record.name.startswith("sts_lightning")] == []
 
 

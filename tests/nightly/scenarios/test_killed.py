@@ -172,7 +172,7 @@ def test_killed_before_the_results_are_whole(
     (run / "metrics.json").unlink()
     (run / "checkpoints" / ".best.ckpt.1").touch()
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="power cut"):
-        patch.setattr(report, "environment", killed)
+        patch.setattr(report, "origin", killed)
         train_in(run, RunFolder(run).load_config(), resume=True)
     assert not (run / "metrics.json").exists()
     train_in(run, RunFolder(run).load_config(), resume=True)

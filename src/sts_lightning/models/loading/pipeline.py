@@ -19,7 +19,7 @@ from torch.nn.utils import skip_init
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.core.choices import DtypeName, Precision, Quantization, Role
-from sts_lightning.core.errors import CheckpointError, ConfigError
+from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.core.files import as_type
 from sts_lightning.models.encoder import SentenceEncoder, pinned
 from sts_lightning.models.encoding import Base, EncodingConfig, takes_settings
@@ -553,6 +553,16 @@ def _prompts_by_role(prompts: Mapping[str, str | None]) -> dict[Role, str]:
         if not prompts.keys().isdisjoint(names)
     }
     return found if any(found.values()) else {}
+
+
+def warn_of_pooling(name: str, pooling: Pooling) -> None:
+    """Log that a model has another pooling than an encoder that takes only the transformer of it."""
+    try:
+        stated = _read(ModelFiles(name)).settings.get("pooling", pooling)
+    except UserError:  # whatever is wrong there, the transformer could be loaded
+        return
+    if stated != pooling:
+        log.warning("%s: its pipeline has pooling %s, not %s; model=encoder takes it.", name, stated, pooling)
 
 
 def tolerance_of(encoder: SentenceEncoder) -> float:

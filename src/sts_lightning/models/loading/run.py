@@ -21,7 +21,7 @@ from sts_lightning.models.loading.backbone import Loader, load_backbone
 from sts_lightning.models.loading.checks import check_finite, check_weights
 from sts_lightning.models.loading.folder import write_model
 from sts_lightning.models.loading.hub import OWN_FILE
-from sts_lightning.models.loading.pipeline import read_model
+from sts_lightning.models.loading.pipeline import read_model, warn_of_pooling
 from sts_lightning.runs.folder import Checkpoint, RunFolder, Which, no_run
 
 log = logging.getLogger(__name__)
@@ -56,6 +56,9 @@ def build_encoder(
         if name in prompt and (name not in model or prompt[name] is not None):  # it comes from the prompt
             raise ConfigError(f"prompt.{message}", key=f"prompt.{name}") from error
         raise
+    alone = str(model._target_).endswith(".SentenceEncoder.from_pretrained")
+    if alone and encoder.device.type != "meta" and encoder.tokenizer.template is None:
+        warn_of_pooling(model.name, encoder.config.pooling)
     return encoder
 
 
