@@ -82,7 +82,7 @@ def take_options(arguments: Sequence[str], entry: Entry) -> tuple[Options, list[
                 hint="A run that is resumed may run code that its folder names with trust=true; a model that "
                 "brings code along, with model.trust_remote_code=true.",
             )
-        elif name == "trust":
+        if name == "trust":
             if value.lower() not in ("true", "false"):
                 raise ConfigError(f"{argument}: trust is true or false.", key="trust")
             chosen = replace(chosen, trust=value.lower() == "true")
