@@ -115,7 +115,7 @@ def card_facts(folder: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: A file is broken, or the folder is no run.
     """
-    run = RunFolder(folder).last_stage()
+    run = RunFolder(folder)
     settings = run.settings()
     metrics = run.metrics() if run.metrics_file.exists() else RunMetrics(None)
     predicted = metrics.test is not None and run.predictions_file.exists()

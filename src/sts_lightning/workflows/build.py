@@ -79,7 +79,7 @@ def build_experiment(parts: Parts, resume_command: str) -> Experiment:
     keep: set[str] = set()
     if cfg.init_from is not None:  # after the loss, whose head it may fill; before anything copies weights
         with at_setting("init_from"):
-            names = warm_start(RunFolder(cfg.init_from).last_stage(), cfg, encoder, loss)
+            names = warm_start(RunFolder(cfg.init_from), cfg, encoder, loss)
         keep = {f"encoder.{name}" for name in names}
     freeze(encoder, cfg.optim.freeze)
     set_evaluation_text(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)
