@@ -1,24 +1,25 @@
-"""A published table as a list of sweeps: rows of overrides, the runs that they stand for, published numbers."""
+"""A published table as a list of sweeps: rows of overrides, their runs, and the published numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from hydra.errors import HydraException
-from omegaconf import OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sts_lightning.config.check import path_override
-from sts_lightning.config.compose import compose_job, explain
+from sts_lightning.config.compose import compose_job
+from sts_lightning.config.start import earlier_runs
 from sts_lightning.core.conf_folders import Entry, files_of, script_of
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import as_type
 from sts_lightning.core.text import counted
 from sts_lightning.sweep.gpu_pool import demand_of
+from sts_lightning.sweep.grid import named
 from sts_lightning.sweep.job import Job, job_folder
 
 CITED = "cited"
@@ -37,25 +38,23 @@ FORBID = {"extra": "forbid"}
 class Row:
     """One system of a table. A plain list in the file is ``train``.
 
-    ``init_from=row:NAME`` among the overrides, or ``ckpt=row:NAME`` of an evaluation, is the run of another row
-    with the same model and seed, which is trained first.
+    ``init_from=row:NAME`` among the overrides, or ``ckpt=row:NAME`` of an evaluation, is the run of another
+    row with the same model and seed, which is trained first.
 
     Attributes:
         train: Overrides of the trainings, one for each seed.
         eval: Overrides of an evaluation in place of a training.
         at: Further overrides by model.
         models: Models of the row; by default those for which the row is published, or else all of the table.
-        model: The only model, at a small scale too.
         once: True for one run whose seed is that of its configuration.
         shown: False for a row that only others start from; it runs where they do.
-        scaled: False if the row is left out at a small scale, as of published checkpoints.
+        scaled: False if the row is left out at a small scale, as published checkpoints are.
     """
 
     train: list[str] = field(default_factory=list)
     eval: list[str] | None = None
     at: dict[str, list[str]] = field(default_factory=dict)
     models: list[str] = field(default_factory=list)
-    model: str | None = None
     once: bool = False
     shown: bool = True
     scaled: bool = True
@@ -142,8 +141,8 @@ def load_spec(name: str) -> TableSpec:
         name: Name of a file in ``conf/reproduce``, without ``.yaml``.
 
     Raises:
-        ConfigError: There is no such file, or it has an unknown key, a wrong type or a reference to an unknown
-            row.
+        ConfigError: There is no such file, or it has an unknown key, a wrong type or a reference to an
+            unknown row.
     """
     values = _with_base(name)
     try:
@@ -200,29 +199,25 @@ def _mistakes(spec: TableSpec) -> Iterator[tuple[str, str]]:
                 yield key, f"has {len(values)} values, and there are {len(spec.columns)} columns."
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """A shown row with one of its models; None if the row's overrides contain the model."""
 
     row: str
     model: str | None = None
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """A training or an evaluation, before it is composed.
 
     Attributes:
         entry: ``train`` or ``eval``.
         overrides: Its overrides, without the run that it starts from.
         start: The run that it starts from, or evaluates.
-        row: Name of the row.
     """
 
     entry: Entry
     overrides: tuple[str, ...]
     start: Run | None = None
-    row: str = field(default="", compare=False)
 
 
 class Table:
@@ -231,37 +226,34 @@ class Table:
     Tables share one root: a run that occurs in several tables runs once.
 
     Args:
+        name: Name of its file.
         spec: Specification of the table.
         root: Parent of the run folders.
         scale: Choice of the group scale, and the model that replaces those of the spec; None: theirs.
     """
 
-    def __init__(self, spec: TableSpec, root: Path, scale: str | None = None) -> None:
+    def __init__(self, name: str, spec: TableSpec, root: Path, scale: str | None = None) -> None:
+        self.name = name
         self.spec = spec
         self.root = root
         self.scale = scale
         self.seeds = spec.seeds if scale is None else SMALL_SEEDS
+        self.reports_apart = bool(spec.report) and scale is None
         models: list[str | None] = [*spec.models] or [None] if scale is None else [scale]
-        kept = [row.model for row in spec.rows.values() if row.model is not None]
-        self.cells = [
-            Cell(name, model)
-            for model in dict.fromkeys([*models, *kept])
-            for name, row in spec.rows.items()
-            if row.shown and (row.model == model if row.model else self._suits(name, model, models))
-        ]
+        self.cells = [Cell(row, model) for model in models for row in spec.rows if self._has(row, model)]
 
-    def _suits(self, name: str, model: str | None, models: list[str | None]) -> bool:
-        """Return whether a row has a model; one that replaces those of the spec has the rows of all of them."""
+    def _has(self, name: str, model: str | None) -> bool:
+        """Return whether a row is shown with a model; that of a scale has the rows of all other models."""
         row, published = self.spec.rows[name], self.spec.published
         own = row.models or [key for key in published if key != CITED and name in published[key]]
         suited = {model} if model in self.spec.models else {model, *self.spec.models}
-        return model in models and (row.scaled or self.scale is None) and (not own or bool(suited & {*own}))
+        return row.shown and (row.scaled or self.scale is None) and (not own or bool(suited & {*own}))
 
     def runs(self, cell: Cell) -> list[Run]:
         """Return the runs whose scores a row has: trainings, or evaluations by `TableSpec.report`."""
         runs = list(dict.fromkeys(self._run(cell.row, cell.model, seed) for seed in self.seeds))
-        if self._reports_apart and self.spec.rows[cell.row].eval is None:
-            return [Run("eval", tuple(self.spec.report), run, cell.row) for run in runs]
+        if self.reports_apart and self.spec.rows[cell.row].eval is None:
+            return [Run("eval", tuple(self.spec.report), run) for run in runs]
         return runs
 
     def all_runs(self) -> list[Run]:
@@ -274,53 +266,65 @@ class Table:
         shown = (run for cell in self.cells for run in self.runs(cell))
         return list(dict.fromkeys(each for run in shown for each in with_starts(run)))
 
-    @property
-    def _reports_apart(self) -> bool:
-        return bool(self.spec.report) and self.scale is None
-
     def _run(self, name: str, model: str | None, seed: int) -> Run:
-        row = self.spec.rows[name]
+        row, spec = self.spec.rows[name], self.spec
         start = None if row.start is None else self._run(row.start, model, seed)
         own = [text for text in row.overrides if "=row:" not in text] + row.at.get(model or "", [])
-        chosen = [] if model is None else [f"model={model}"]
+        own = [*([] if model is None else [f"model={model}"]), *own]
         if row.eval is not None:
-            return Run("eval", _last_of_each([*chosen, *own]), start, name)
-        shared = [*self.spec.overrides, *self.spec.at.get(model or "", [])]
+            return Run("eval", _last_of_each(own), start)
+        shared = [*spec.overrides, *spec.at.get(model or "", [])]
         shared += [] if self.scale is None else [f"scale={self.scale}"]
-        shared += ["evaluation.final=false"] if self._reports_apart else []
-        seeded = [] if row.once else [f"seed={seed}"]
-        return Run("train", _last_of_each([*shared, *chosen, *own, *seeded]), start, name)
+        shared += ["evaluation.final=false"] if self.reports_apart else []
+        return Run("train", _last_of_each([*shared, *own, *([] if row.once else [f"seed={seed}"])]), start)
 
-    def jobs(self) -> dict[Run, Job]:
-        """Compose all runs, and return their jobs, of equal configurations the same one.
+    def jobs(self) -> tuple[dict[Run, Job], list[Job]]:
+        """Compose all runs, which takes a while: those that differ in seed and start only are composed once.
+
+        Returns:
+            The job of each run, of equal configurations the same one; and all jobs, with the runs of
+            experiments that rows start from, each after those that it needs.
 
         Raises:
-            ConfigError: A configuration is wrong; the message names the row.
+            ConfigError: A configuration is wrong; the message names the run.
         """
         jobs: dict[Run, Job] = {}
         by_folder: dict[Path, Job] = {}
         for run in self.all_runs():
-            try:
-                job = self._job(len(by_folder), run, None if run.start is None else jobs[run.start].folder)
-            except (HydraException, OmegaConfBaseException) as error:
-                cause = explain(error, run.entry, run.overrides)
-                raise ConfigError(f"{self.spec.title}, {run.row}: {cause}", key=cause.key) from error
-            jobs[run] = by_folder.setdefault(job.folder, job)
-        return jobs
+            script, texts = str(script_of(run.entry)), run.overrides
+            needs, start = (), {}
+            if run.start is not None:
+                before = jobs[run.start]
+                needs = (*before.needs, before.folder)
+                start = {"init_from" if run.entry == "train" else "ckpt": before.folder}
+                texts += tuple(path_override(key, folder) for key, folder in start.items())
+            with named(run.overrides):
+                composed = _compose(run, start)
+                first = [] if run.entry == "eval" else earlier_runs(composed, texts, self.root, _train)
+            for each in first:
+                job = Job(
+                    len(by_folder), each.overrides, each.folder, demand_of(each.cfg), script, needs=needs
+                )
+                by_folder.setdefault(job.folder, job)
+                needs = (*needs, job.folder)
+            folder = self.root / job_folder(composed).name
+            job = Job(len(by_folder), texts, folder, demand_of(composed), script, needs=needs)
+            jobs[run] = by_folder.setdefault(folder, job)
+        return jobs, list(by_folder.values())
 
-    def _job(self, number: int, run: Run, start: Path | None) -> Job:
-        """Compose a run. Runs that differ in seed and start only are composed once, which takes a while."""
-        seeds = [text for text in run.overrides if text.startswith("seed=")]
-        composed = compose_job(run.entry, tuple(text for text in run.overrides if text not in seeds)).copy()
-        key = "init_from" if run.entry == "train" else "ckpt"
-        with open_dict(composed):
-            composed.update({} if start is None else {key: str(start)})
-            composed.update({"seed": int(text.removeprefix("seed=")) for text in seeds})
-        overrides = run.overrides if start is None else (*run.overrides, path_override(key, start))
-        needs = () if start is None else (start,)
-        script = str(script_of(run.entry))
-        folder = self.root / job_folder(composed).name
-        return Job(number, overrides, folder, demand_of(composed), script, needs=needs)
+
+def _compose(run: Run, start: Mapping[str, Path]) -> DictConfig:
+    seeds = [text for text in run.overrides if text.startswith("seed=")]
+    composed = compose_job(run.entry, tuple(text for text in run.overrides if text not in seeds)).copy()
+    with open_dict(composed):
+        composed.update({key: str(folder) for key, folder in start.items()})
+        for text in seeds:
+            composed.seed = int(text.removeprefix("seed="))
+    return composed
+
+
+def _train(overrides: list[str]) -> DictConfig:
+    return compose_job("train", tuple(overrides))
 
 
 def _last_of_each(overrides: list[str]) -> tuple[str, ...]:
@@ -342,7 +346,7 @@ def open_table(name: str, scale: str | None, root: Path) -> Table:
     scales = files_of("scale")
     if scale is not None and scale not in scales:
         raise ConfigError(f"there is no scale {scale}; there are: {', '.join(scales)}.", key="model")
-    return Table(load_spec(name), root, scale)
+    return Table(name, load_spec(name), root, scale)
 
 
 def compared_column(columns: list[str]) -> str | None:
