@@ -165,7 +165,8 @@ def warm_start(run: RunFolder, cfg: DictConfig, encoder: SentenceEncoder, loss: 
     whole = not refers_to_base(encoder)
     names = {name for name, weight in encoder.named_parameters() if weight.requires_grad or whole}
     log.info(
-        "starting from %s (%s%s): %d weights of the encoder, %s",
+        "starting from %s: %s (%s%s): %d weights of the encoder, %s",
+        run.settings().get("name"),
         run.name,
         cfg.trainer.init,
         "" if (step := step_of(folder)) is None else f", step {step}",
