@@ -110,11 +110,11 @@ def shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def stage_overrides(overrides: Iterable[str], experiment: str) -> list[str]:
-    """Return the overrides of one stage of a run: its experiment, and those common to all stages."""
-    of_run = ("experiment=", "stages.", "name=")
-    common = [text for text in overrides if not text.lstrip("+~").startswith(of_run)]
-    return [f"experiment={experiment}", *common]
+TWO_RUNS = (
+    "Stages are runs of their own: init_from=experiment:NAME trains that experiment first, as experiment=pcc "
+    "does, and init_from=RUN starts from a run."
+)
+"""What to type in place of stages."""
 
 
 LARGEST = 1e12

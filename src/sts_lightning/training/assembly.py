@@ -205,7 +205,7 @@ def warm_start(cfg: DictConfig, encoder: SentenceEncoder, loss: Loss) -> frozens
     Raises:
         CheckpointError: The folder is no finished run, has another model, or its files are broken.
     """
-    run = RunFolder(cfg.init_from).last_stage()
+    run = RunFolder(cfg.init_from)
     which: Which = "best" if cfg.trainer.init == "best" else "final"
     folder = model_folder(run, which)
     head = load_weights(encoder, folder)
@@ -217,7 +217,8 @@ def warm_start(cfg: DictConfig, encoder: SentenceEncoder, loss: Loss) -> frozens
     whole = not refers_to_base(encoder)
     names = {name for name, weight in encoder.named_parameters() if weight.requires_grad or whole}
     log.info(
-        "starting from %s (%s%s): %d weights of the encoder, %s",
+        "starting from %s: %s (%s%s): %d weights of the encoder, %s",
+        run.settings().get("name"),
         run.name,
         cfg.trainer.init,
         "" if (step := step_of(folder)) is None else f", step {step}",

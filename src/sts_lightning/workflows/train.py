@@ -204,7 +204,7 @@ def _has_unused_weights(parts: Parts) -> bool:
 
 def _warn_of_seen_pairs(cfg: DictConfig) -> None:
     """Warn of an earlier run that has trained on the dev pairs of this one."""
-    if cfg.init_from is None or not (start := RunFolder(cfg.init_from).last_stage()).config_file.is_file():
+    if cfg.init_from is None or not (start := RunFolder(cfg.init_from)).config_file.is_file():
         return  # without a run there the weights cannot be loaded either
     seen = describe_seen("this run", cfg, OmegaConf.create(start.settings()))
     if seen is not None:
