@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.build import LOADING, build, items, name_setting, plain, shared_settings
 from sts_lightning.config.identity import file_digests
+from sts_lightning.core.text import check_range
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.module import DataModule
 from sts_lightning.losses.base import Loss
@@ -65,6 +66,8 @@ def _make_parts(nodes: DictConfig, facts: Mapping[str, Any]) -> tuple[dict[str, 
             shared["seed"] = node.seed
         parts[name] = build(f"data.parts.{name}", _without_loading(node), DataSet, shared)
         sizes[name] = int(node.batch_size)
+        with name_setting(f"data.parts.{name}", node):
+            check_range("batch_size", sizes[name], 1, 2**20)
     return parts, sizes
 
 
