@@ -178,6 +178,12 @@ def test_a_class_of_ones_own_in_a_thread(short: Callable[..., RunFolder]) -> Non
     assert (start - end).abs().max() > 1e-5
 
 
+def test_a_choice_within_another(short: Callable[..., RunFolder]) -> None:
+    inner = {"loss@loss.inner": "pearson", "loss.inner.official": True, "loss.dimensions": [32, 16]}
+    loss = short(loss="matryoshka", settings=inner).settings()["loss"]
+    assert loss["inner"] == {"_target_": "sts_lightning.losses.pearson.PearsonLoss", "official": True}
+
+
 def test_stages_give_the_last_one(short: Callable[..., RunFolder]) -> None:
     Path("conf/experiment").mkdir(parents=True)
     Path("conf/sts_lightning").touch()
@@ -198,6 +204,11 @@ def test_stages_give_the_last_one(short: Callable[..., RunFolder]) -> None:
         ({"settings": {"optim.lr": "fast"}}, ConfigError, "optim.lr=fast"),
         ({"loss": "infonce"}, ConfigError, "InfoNCELoss needs 2 or more views and no label"),
         ({"settings": {"trainer.devices": 2}}, ConfigError, "several devices"),
+        (
+            {"settings": {"loss.parts": {"a": "mse"}}, "loss": "joint"},
+            ConfigError,
+            r"\+loss@loss\.parts\.a=mse",
+        ),
     ],
 )
 def test_errors_are_exceptions_and_leave_nothing(
