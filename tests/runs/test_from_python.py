@@ -193,6 +193,12 @@ def test_a_run_from_an_experiment(short: Callable[..., RunFolder]) -> None:
     assert len(run.metrics().trained_on) == 2
 
 
+def test_a_choice_within_another(short: Callable[..., RunFolder]) -> None:
+    inner = {"loss@loss.inner": "pearson", "loss.inner.official": True, "loss.dimensions": [32, 16]}
+    loss = short(loss="matryoshka", settings=inner).settings()["loss"]
+    assert loss["inner"] == {"_target_": "sts_lightning.losses.pearson.PearsonLoss", "official": True}
+
+
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
@@ -201,6 +207,11 @@ def test_a_run_from_an_experiment(short: Callable[..., RunFolder]) -> None:
         ({"settings": {"optim.lr": "fast"}}, ConfigError, "optim.lr=fast"),
         ({"loss": "infonce"}, ConfigError, "InfoNCELoss needs 2 or more views and no label"),
         ({"settings": {"trainer.devices": 2}}, ConfigError, "several devices"),
+        (
+            {"settings": {"loss.parts": {"a": "mse"}}, "loss": "joint"},
+            ConfigError,
+            r"\+loss@loss\.parts\.a=mse",
+        ),
     ],
 )
 def test_errors_are_exceptions_and_leave_nothing(
