@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 import sts_lightning.cli.entries.train  # noqa: F401  # registers what names a run folder
 from sts_lightning.cli.hydra_app import showing_progress
 from sts_lightning.config.by_file import choose_by_file
-from sts_lightning.config.check import check_known, path_override, shown
+from sts_lightning.config.check import check_known, written
 from sts_lightning.config.compose import check_choices, composing, explain, job_config, without_hydra
 from sts_lightning.config.start import SHARED, earlier_runs
 from sts_lightning.core.errors import ConfigError
@@ -60,7 +60,7 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
     if folder is not None:
         given["hydra.run.dir"] = folder
     own = {key: value for key, value in given.items() if isinstance(value, type | partial)}
-    overrides = [f"{key}={_written(value)}" for key, value in given.items() if key not in own]
+    overrides = [f"{key}={written(value)}" for key, value in given.items() if key not in own]
     check_choices(overrides)
     deciding = [*overrides, *(f"{key}=own" for key in own)]
     if is_file and "experiment" in given:  # its loss stays, the file takes the place of its data
@@ -98,12 +98,3 @@ def _composed(overrides: Sequence[str], own: Mapping[str, Any]) -> DictConfig:
         OmegaConf.update(cfg, key, node, merge=False)
         cfg.hydra.runtime.choices[key] = cls.__name__  # for the name of the run
     return cfg
-
-
-def _written(value: Any) -> str:
-    """Return a value as Hydra's command line has it."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_written(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_written, value)) + "]"
-    return path_override("", value)[1:] if isinstance(value, str | Path) else shown(value)

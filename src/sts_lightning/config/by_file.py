@@ -91,7 +91,8 @@ def _typed(overrides: Sequence[str]) -> dict[str, Override]:
             override = parser.parse_override(text)
         except HydraException:
             continue
-        typed[override.key_or_group] = override
+        if override.package is None:  # not of a part, as +data@data.parts.nli
+            typed[override.key_or_group] = override
     return typed
 
 

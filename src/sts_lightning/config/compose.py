@@ -137,6 +137,13 @@ def explain(error: Exception, entry: Entry, overrides: Sequence[str]) -> ConfigE
     first = "" if cause is None else str(cause).splitlines()[0]
     if value := re.match(r"Error merging override \+{0,2}(([\w.]+)=.*)", text, re.DOTALL):
         return ConfigError(f"{value[1]}: {first}.", key=value[2])
+    if twice := re.search(r"(?:Multiple values for ([\w/@.]+)\.|([\w/@.]+) appears more than once)", text):
+        key = twice[1] or twice[2]
+        return ConfigError(
+            f"{key} is chosen twice.",
+            key=key,
+            hint=f"Without + a choice replaces the one that is there: {key}=NAME.",
+        )
     if unknown := re.search(r"Could not override '([^']+)'", text):
         return _unknown(unknown[1], entry, overrides)
     if isinstance(error, OmegaConfBaseException) and error.full_key:
@@ -162,6 +169,15 @@ def _unreadable(override: str, entry: Entry) -> ConfigError:
 def _unknown(key: str, entry: Entry, overrides: Sequence[str]) -> ConfigError:
     """Return the error for a setting that does not exist, with those that were probably meant."""
     group, _, name = key.partition(".")
+    if "@" in group:
+        return ConfigError(
+            f"{key}: nothing has been chosen there.",
+            key=key,
+            hint=f"Add + to what is new, as in +{key}=NAME.",
+        )
+    place, _, last = key.rpartition(".")
+    if place and last == group:
+        return unknown_key(key, f"A choice within {group} is {group}@{place}=NAME.")
     choice = re.compile(rf"^  - /{re.escape(key)}: ", re.MULTILINE)  # as with papers=code
     if owners := [owner for owner, path in files_of("experiment").items() if choice.search(path.read_text())]:
         return unknown_key(key, f"It belongs to {' and '.join(f'experiment={owner}' for owner in owners)}.")
