@@ -166,8 +166,8 @@ def _with_base(name: str) -> dict[str, Any]:
     if not isinstance(values, dict) or not isinstance(values.get("rows", {}), dict):
         raise ConfigError(f"{files[name]} must hold keys and values, and rows by name.")
     table: dict[str, Any] = {str(key): value for key, value in values.items()}
-    rows = table.get("rows", {})
-    table["rows"] = {name: {"train": row} if isinstance(row, list) else row for name, row in rows.items()}
+    for name, row in table.get("rows", {}).items():
+        table["rows"][name] = {"train": row} if isinstance(row, list) else row
     return table if "like" not in table else _merged(_with_base(str(table["like"])), table)
 
 
