@@ -72,7 +72,7 @@ def rank_figure6(systems: Systems) -> None:
     }
     for name, point in points.items():
         plt.plot(*point, "o", label=name)
-    r = np.corrcoef(*zip(*points.values(), strict=True))[0, 1]
+    r = np.corrcoef(np.array(list(points.values())).T)[0, 1]
     plt.gca().set(
         xlabel="energy rank of the test sentences", ylabel="deviation over seeds", title=f"r = {r:.2f}"
     )
@@ -125,7 +125,9 @@ def rank_figure3(systems: Systems) -> None:
 def rank_figure4(systems: Systems) -> None:
     """Probing tasks over steps, of evaluations with ckpt=RUN step=... suite=probing."""
     found = [run.metrics for runs in systems.values() for run in runs if run.metrics]
-    steps = {run: {} for run in dict.fromkeys(metrics.details["ckpt"] for metrics in found)}
+    steps: dict[str, dict[int, dict[str, float]]] = {
+        run: {} for run in dict.fromkeys(metrics.details["ckpt"] for metrics in found)
+    }
     for metrics in found:
         steps[metrics.details["ckpt"]][metrics.details["step"]] = metrics.scores
     _, panels = plt.subplots(1, len(GROUPS), sharex=True, figsize=(13, 4.2))

@@ -78,7 +78,7 @@ class System:
     differing: list[TrainingCount] = field(default_factory=list)
 
     def mean(self, column: str) -> float | None:
-        """Return the mean of a column over the runs; for ``std``, the deviation of the average, else of dev."""
+        """Return the mean of a column over the runs; for ``std``, their deviation by average, else by dev."""
         if column == "std":
             return self.runs.deviation("average") or self.runs.deviation("dev")
         return self.runs.mean("GB" if column == "memory" else column)
@@ -346,7 +346,7 @@ def _cell(text: str) -> str:
 
 
 def latex(collected: Collected) -> str:
-    """Return a ``tabular`` of booktabs for each table, with its heading, and the notes, as comments before."""
+    """Return a ``tabular`` of booktabs for each table, below its heading and notes in comments."""
     parts = [f"% {' '.join(note.split())}" for note in setting_notes(collected.systems)]
     for title, frame in text_frames(collected).items():
         parts += [f"% {' '.join(title.split())}", frame.to_latex(index=False, escape=True)]

@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import path_override
 from sts_lightning.config.compose import compose_job, compose_train, explain
-from sts_lightning.core.conf_folders import command_line, files_of
+from sts_lightning.core.conf_folders import Entry, command_line, files_of
 from sts_lightning.core.errors import ConfigError, FailedJobsError, RunningElsewhereError, UserError
 from sts_lightning.core.text import counted
 from sts_lightning.reproduce.table import CITED, RUNS, Table, load_spec
@@ -48,8 +48,8 @@ def reproduce(table: Table, launcher: str, settings: Sequence[str], resamples: i
 
         if not torch.cuda.is_available():
             raise ConfigError(
-                f"each run of this table needs {table.spec.needs}, and no GPU is visible. --model minilm runs "
-                "the same rows at a small scale, and `reproduce plan` in place of `reproduce run` shows the runs."
+                f"each run of this table needs {table.spec.needs}, and no GPU is visible. --model minilm "
+                "runs the same rows at a small scale, and `reproduce plan` shows the runs."
             )
     try:
         run_jobs(left)
@@ -121,7 +121,7 @@ def print_plan(table: Table, at_once: int | None, card: str | None) -> None:
     """
     by_run, jobs = table.jobs()
     for job in jobs:
-        entry = "train" if Path(job.script).stem == "train" else "eval"
+        entry: Entry = "train" if Path(job.script).stem == "train" else "eval"
         print_run(job.run_folder, command_line(entry, *job.overrides))
     from sts_lightning.planning.plan import Plan, print_plans  # torch, for which the list does not wait
 

@@ -31,6 +31,9 @@ RUNS = "runs"
 SMALL_SEEDS = [1, 2, 3]
 """Seeds of every table at a small scale."""
 
+STARTS: dict[Entry, str] = {"train": "init_from", "eval": "ckpt"}
+"""Setting that names the run that one starts from, or evaluates."""
+
 FORBID = {"extra": "forbid"}
 
 
@@ -69,7 +72,7 @@ class Row:
     def start(self) -> str | None:
         """Name of the row whose run it starts from, or evaluates."""
         named = (text.partition("=row:") for text in self.overrides)
-        return next((name for key, found, name in named if found and key in ("init_from", "ckpt")), None)
+        return next((name for key, found, name in named if found and key in STARTS.values()), None)
 
 
 @dataclass
@@ -291,15 +294,12 @@ class Table:
         jobs: dict[Run, Job] = {}
         by_folder: dict[Path, Job] = {}
         for run in self.all_runs():
-            script, texts = str(script_of(run.entry)), run.overrides
-            needs, start = (), {}
-            if run.start is not None:
-                before = jobs[run.start]
-                needs = (*before.needs, before.folder)
-                start = {"init_from" if run.entry == "train" else "ckpt": before.folder}
-                texts += tuple(path_override(key, folder) for key, folder in start.items())
+            script, texts, key = str(script_of(run.entry)), run.overrides, STARTS[run.entry]
+            before = None if run.start is None else jobs[run.start]
+            needs: tuple[Path, ...] = () if before is None else (*before.needs, before.folder)
+            texts += () if before is None else (path_override(key, before.folder),)
             with named(run.overrides):
-                composed = _compose(run, start)
+                composed = _compose(run, {} if before is None else {key: str(before.folder)})
                 first = [] if run.entry == "eval" else earlier_runs(composed, texts, self.root, _train)
             for each in first:
                 job = Job(
@@ -313,11 +313,11 @@ class Table:
         return jobs, list(by_folder.values())
 
 
-def _compose(run: Run, start: Mapping[str, Path]) -> DictConfig:
+def _compose(run: Run, start: Mapping[str, str]) -> DictConfig:
     seeds = [text for text in run.overrides if text.startswith("seed=")]
     composed = compose_job(run.entry, tuple(text for text in run.overrides if text not in seeds)).copy()
     with open_dict(composed):
-        composed.update({key: str(folder) for key, folder in start.items()})
+        composed.update(start)
         for text in seeds:
             composed.seed = int(text.removeprefix("seed="))
     return composed
