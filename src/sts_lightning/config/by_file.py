@@ -51,7 +51,7 @@ def choose_by_file(overrides: Sequence[str]) -> list[str]:
     """
     typed = _typed(overrides)
     names = list(dict.fromkeys(_values(typed.get("path"))))
-    if any(key in ("data", "experiment") or key.startswith("stages.") for key in typed):
+    if {"data", "experiment"} & typed.keys():
         return []
     if not names or not all(map(_is_file, names)):
         return []  # of the hub, or only composing tells the name

@@ -106,6 +106,13 @@ def shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+TWO_RUNS = (
+    "Stages are runs of their own: init_from=experiment:NAME trains that experiment first, as experiment=pcc "
+    "does, and init_from=RUN starts from a run."
+)
+"""What to type in place of stages."""
+
+
 def written(value: Any) -> str:
     """Return a value as Hydra's command line has it."""
     if isinstance(value, Mapping):
@@ -113,13 +120,6 @@ def written(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(written, value)) + "]"
     return path_override("", value)[1:] if isinstance(value, str | Path) else shown(value)
-
-
-def stage_overrides(overrides: Iterable[str], experiment: str) -> list[str]:
-    """Return the overrides of one stage of a run: its experiment, and those common to all stages."""
-    of_run = ("experiment=", "stages.", "name=")
-    common = [text for text in overrides if not text.lstrip("+~").startswith(of_run)]
-    return [f"experiment={experiment}", *common]
 
 
 LARGEST = 1e12

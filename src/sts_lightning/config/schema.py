@@ -223,7 +223,6 @@ class TrainConfig:
     path: Any = None
     precision: str = _one_of(TrainPrecision)
     papers: str | None = field(default=None, metadata=NOTHING)  # a name of other settings
-    stages: dict[str, Any] = field(default_factory=dict)
     init_from: str | None = None
     model: Any = field(default=MISSING, metadata={"group": "one"})
     prompt: PromptConfig = field(default_factory=PromptConfig)

@@ -151,7 +151,7 @@ def test_a_model_of_the_users_own_inherits_the_recipe(
     (tmp_path / "model" / "my_llama.yaml").write_text("defaults: [decoder, _self_]\nname: folder\n")
     (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\noptim: {lr: 2e-4, eps: 1e-6}\n")
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    (cfg,) = compose_train(["model=my_llama", "experiment=mine", "optim.eps=1e-7"]).values()
+    cfg = compose_train(["model=my_llama", "experiment=mine", "optim.eps=1e-7"])
     assert (cfg.model.name, cfg.optim.lr, cfg.optim.eps) == ("folder", 2e-4, 1e-7)
     assert qlora(cfg)[1:] == DECODER[1:]
     assert "one word" in cfg.prompt.template
@@ -177,5 +177,5 @@ def test_an_experiment_of_the_users_own_takes_precedence_over_a_cell(
     text = "# @package _global_\ndefaults: [pcc_stage1, _self_]\ndata: {batch_size: 32}\n"
     (tmp_path / "experiment" / "mine.yaml").write_text(text)
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    (cfg,) = compose_train(["experiment=mine"]).values()
+    cfg = compose_train(["experiment=mine"])
     assert settings(cfg) == (32, 1)

@@ -29,12 +29,10 @@ def message(override: str, entry: Entry = "train") -> ConfigError:
 CASES = {
     "optim.lr=abc": "optim.lr=abc: Value 'abc' of type 'str' could not be converted to Float.",
     "++optim.lr={a:1}": "optim.lr={a:1}: ",
-    "stages=x": "stages=x: ",
     "trainer.save_every=null": "trainer.save_every=null: field 'trainer.save_every' is not Optional.",
     "optim=[1]": "optim=[1]: ",
     "optim.lrr=1": r"optim.lrr: no such setting. Did you mean optim.lr?",
     "regularizer.coefficient=1": "regularizer.coefficient: no such setting. It belongs to regularizer=",
-    "stages.first.seed=1": "stages.first.seed: no such setting. A stage's settings are added with +",
     "hydra.sweep.dri=x": "hydra.sweep.dri: no such setting. Did you mean hydra.sweep.dir",
 }
 
@@ -73,12 +71,6 @@ def test_what_is_no_setting() -> None:
     assert str(message("runs/one", "eval")) == f"runs/one {words} ckpt=RUN."
 
 
-def test_a_setting_of_a_stage() -> None:
-    words = r"^stages\.a\.optim.lrr: no such setting\. Did you mean optim.lr\?"
-    with pytest.raises(ConfigError, match=words):
-        compose_train(["+stages.a.experiment=stage2", "+stages.a.optim.lrr=3"])
-
-
 def test_a_file_of_the_users_that_is_no_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "loss").mkdir()
     (tmp_path / "loss" / "mine.yaml").write_text("_target_: a\n  b: 1\n")
@@ -87,41 +79,10 @@ def test_a_file_of_the_users_that_is_no_yaml(tmp_path: Path, monkeypatch: pytest
         compose_train(["loss=mine"])
 
 
-def test_a_run_and_its_stages() -> None:
-    ((name, cfg),) = compose_train(["model=tiny_bert", "data=toy"]).items()
-    assert (name, cfg.name, cfg.init_from) == ("run", "toy-pearson-tiny_bert", None)
+def test_a_run_alone() -> None:
+    cfg = compose_train(["model=tiny_bert", "data=toy"])
+    assert (cfg.name, cfg.init_from) == ("toy-pearson-tiny_bert", None)
     assert "hydra" not in cfg
-    stages = compose_train(["experiment=pcc", "prompt=sum", "+stages.stage2.data.batch_size=32"])
-    assert list(stages) == ["stage1", "stage2"]
-    assert stages["stage1"].data.batch_size == 240  # the published cell
-    assert stages["stage2"].data.batch_size == 32
-    assert stages["stage2"].name.endswith("-stage2")
-
-
-def test_minilm_in_a_template_has_the_published_stages_at_its_own_size() -> None:
-    stages = compose_train(["experiment=minilm_eol"])
-    published = compose_train(["experiment=pcc"])
-    assert len(stages) == len(published) == 2
-    for stage, other in zip(stages.values(), published.values(), strict=True):
-        assert stage.model._target_.endswith("from_pretrained") and "MiniLM" in stage.model.name
-        assert (stage.loss._target_, stage.data._target_) == (other.loss._target_, other.data._target_)
-        assert (stage.prompt.template, stage.senteval_text) == (other.prompt.template, other.senteval_text)
-        assert (stage.model.max_length, stage.trainer.init) == (other.model.max_length, other.trainer.init)
-
-
-def test_a_wrong_value_of_a_later_stage_is_found_while_composing() -> None:
-    """A stage that several runs share is trained before any job builds the later one."""
-    with pytest.raises(ConfigError, match=r"optim\.schedule=step is not among"):
-        compose_train(["experiment=minilm_eol", "+stages.pairs.optim.schedule=step"])
-
-
-def test_a_teacher_is_that_of_both_stages() -> None:
-    stages = compose_train(["experiment=minilm_distilled", "auxiliary.sources=[runs/a]"])
-    assert [stage.auxiliary.sources for stage in stages.values()] == [["runs/a"]] * 2
-    plain = compose_train(["experiment=minilm_eol"])["pairs"]
-    for key in ("model", "prompt", "data", "optim", "trainer", "senteval_text"):
-        assert stages["pairs"][key] == plain[key]
-    assert stages["pairs"].loss.terms.pearson._target_ == plain.loss._target_
 
 
 @pytest.mark.parametrize(
