@@ -96,9 +96,9 @@ def test_a_cell_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "# @package _global_\ndata: {batch_size: 24}\noptim: {lr: 1e-5, warmup: 7}\n"
     )
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    cfg = compose_train(["data=sts", "model=mistral7b", "prompt=eol"])["run"]
+    cfg = compose_train(["data=sts", "model=mistral7b", "prompt=eol"])
     assert (cfg.data.batch_size, cfg.optim.warmup, cfg.optim.lr) == (24, 7, 1e-5)
-    cfg = compose_train(["experiment=pcc_stage2", "optim.warmup=8"])["run"]
+    cfg = compose_train(["experiment=pcc_stage2", "optim.warmup=8"])
     assert (cfg.data.batch_size, cfg.optim.warmup, cfg.optim.lr) == (24, 8, 5e-4)
 
 

@@ -100,20 +100,20 @@ def test_a_file_has_the_same_settings_wherever_it_is_chosen(
     )
     (tmp_path / "experiment" / "mine.yaml").write_text(f"# @package _global_\n{text}")
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    chosen = check_config(compose_train(["loss=first"])["run"]).loss
+    chosen = check_config(compose_train(["loss=first"])).loss
     assert chosen.official == official
-    parts = check_config(compose_train(["experiment=mine", "+loss@loss.parts.a=first"])["run"]).loss.parts
+    parts = check_config(compose_train(["experiment=mine", "+loss@loss.parts.a=first"])).loss.parts
     assert (parts.a, parts.b) == (chosen, {**chosen, "official": True})
     mix = ["loss=mix", "+loss@loss.terms.c=divided", "loss@loss.terms.c.inner=first"]
-    assert check_config(compose_train(mix)["run"]).loss.terms.c.inner == chosen
+    assert check_config(compose_train(mix)).loss.terms.c.inner == chosen
 
 
 def test_parts_have_the_order_in_which_they_are_chosen_and_settings_of_their_own() -> None:
     chosen = ["+data@data.parts.b=triplets_file", "+data@data.parts.a=sts", "data.parts.b.batch_size=7"]
-    cfg = check_config(compose_train(["data=joint", *chosen, "+data.parts.b.path=mine.csv"])["run"])
+    cfg = check_config(compose_train(["data=joint", *chosen, "+data.parts.b.path=mine.csv"]))
     assert list(cfg.data.parts) == ["b", "a"]  # the last selects
     assert (cfg.data.parts.b.batch_size, cfg.data.parts.b.path) == (7, "mine.csv")
-    assert cfg.data.parts.a == check_config(compose_train([])["run"]).data
+    assert cfg.data.parts.a == check_config(compose_train([])).data
     assert cfg.name == "joint-pearson-minilm"
 
 
@@ -142,7 +142,7 @@ def test_a_choice_within_another_that_is_typed_wrong_is_answered_by_the_right_wo
     overrides = typed.split()
     check_choices(overrides)
     with pytest.raises(ConfigError, match=rf"\s{re.escape(words)}(\.$| \()"):
-        check_config(compose_train(overrides)["run"])
+        check_config(compose_train(overrides))
 
 
 def test_names_in_a_file_of_the_users_own_are_answered_too(
@@ -154,7 +154,7 @@ def test_names_in_a_file_of_the_users_own_are_answered_too(
     with pytest.raises(
         ConfigError, match=r"defaults list of a file: - /loss@loss\.terms\.a: pearson"
     ) as caught:
-        check_config(compose_train(["loss=two"])["run"])
+        check_config(compose_train(["loss=two"]))
     assert caught.value.key == "loss.terms.a"
 
 
