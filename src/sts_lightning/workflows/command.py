@@ -321,7 +321,7 @@ def _write_all(run: RunFolder, cfg: DictConfig, missing: Sequence[EarlierRun]) -
     """
     from sts_lightning.workflows.checks import check_later_run  # with torch, as in `train_in`
 
-    state_for(run, cfg)
+    state_for(run, _as_begun(run, check_config(cfg)))
     read: set[str] = set()
     runs = [*((RunFolder(each.folder), each.cfg) for each in missing), (run, cfg)]
     for folder, settings in runs[1:]:
