@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.build import LOADING, build, items, name_setting, plain, shared_settings
 from sts_lightning.config.identity import file_digests
-from sts_lightning.config.machine import trained_model
+from sts_lightning.config.machine import Machine, trained_model
 from sts_lightning.core.errors import at_setting
 from sts_lightning.core.text import check_range
 from sts_lightning.data.data_set import DataSet
@@ -61,6 +63,37 @@ class Parts:
     auxiliary: AuxiliaryModel | None
     callbacks: Sequence[Callback]
     kept: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A run that is ready to train: data read, weights loaded, nothing written yet.
+
+    Attributes:
+        run: The run folder.
+        cfg: The configuration as composed or stored.
+        machine: The hardware, and the settings that depend on it.
+        data: The data.
+        module: Encoder, loss and optimiser.
+        steps: Steps of the run.
+        trainer: Lightning's Trainer.
+        loggers: Destinations of metrics.
+        callbacks: Callbacks of the configuration, then others besides those that every run has.
+        resumed: Whether the run resumes from its last checkpoint.
+        first: Whether this is the process of the run that writes the folder.
+    """
+
+    run: RunFolder
+    cfg: DictConfig
+    machine: Machine
+    data: DataModule
+    module: STSModule
+    steps: StepCount
+    trainer: pl.Trainer
+    loggers: Sequence[Logger]
+    callbacks: Sequence[Callback]
+    resumed: bool
+    first: bool
 
 
 def assemble(

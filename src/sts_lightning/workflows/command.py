@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
@@ -39,7 +38,6 @@ from sts_lightning.runs.lock import check_links, holder, is_first_process, locke
 from sts_lightning.runs.state import BESIDE_RESUME, LENGTHS, next_step, report_finished, state_for, train_on
 
 if TYPE_CHECKING:
-    import lightning.pytorch as pl
     from lightning.pytorch.callbacks import Callback
 
 log = logging.getLogger(__name__)
@@ -123,20 +121,9 @@ def train_in(
                     state_for(folder, cfg)
                 if folder.finished and not further:
                     return report_finished(folder)
-                from sts_lightning.core.console import log_to, quiet_lightning
-                from sts_lightning.training.callbacks.progress import RunClock
-                from sts_lightning.workflows.report import report
-                from sts_lightning.workflows.train import fit, prepare
+                from sts_lightning.workflows.train import run_training
 
-                clock = RunClock()
-                experiment = prepare(folder, cfg, (clock, *callbacks), command)
-                if folder.resumable or folder.finished:
-                    _check_length(folder, experiment.steps.total_steps)
-                with log_to(folder.log_file), quiet_lightning(), _stopping_others(experiment.trainer):
-                    if first:  # before its configuration changes: killed in between, it is an interrupted run
-                        folder.metrics_file.unlink(missing_ok=True)
-                    untuned, peak = fit(experiment)
-                    return report(experiment, untuned, peak, clock)
+                return run_training(folder, cfg, callbacks, command)
         except (KeyboardInterrupt, SystemExit) as error:  # Lightning turns the first into the second
             number = signals.stopping_signal(error)
             if number is None:
@@ -167,33 +154,6 @@ def _without_added(cfg: DictConfig) -> DictConfig:
         for key in set(map(str, cfg)) - {field.name for field in fields(TrainConfig)}:
             del cfg[key]
     return cfg
-
-
-def _check_length(folder: RunFolder, steps: int) -> None:
-    """Reject a length that a run has reached already; one that is killed in its report may end again."""
-    made = folder.read_checkpoint("last", mmap=True, whole=False)["global_step"]
-    if steps < made or (steps == made and folder.finished):
-        raise ConfigError(
-            f"{folder.name} has made {made} steps, and would end after {steps}; to train it further, give it "
-            "more by trainer.max_epochs or trainer.max_steps.",
-            key="trainer.max_steps",
-        )
-
-
-@contextlib.contextmanager
-def _stopping_others(trainer: pl.Trainer) -> Iterator[None]:
-    """Stop the other processes of a run if this one fails."""
-    from lightning.pytorch.utilities.exceptions import SIGTERMException
-
-    from sts_lightning.training.callbacks.resume_checkpoint import stop_others
-
-    try:
-        yield
-    except BaseException as error:
-        stop_others(trainer)
-        if isinstance(error, SIGTERMException):  # from a handler of Lightning's, in place of ours
-            raise signals.Stopped(signal.SIGTERM) from error
-        raise
 
 
 def _resume_command(run: RunFolder, cfg: DictConfig) -> str:

@@ -42,9 +42,9 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import scores_before_and_at
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, origin
 from sts_lightning.runs.predictions import save_dev, save_predictions
+from sts_lightning.training.assembly import Experiment
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.callbacks.progress import RunClock
-from sts_lightning.workflows.train import Experiment
 
 log = logging.getLogger(__name__)
 

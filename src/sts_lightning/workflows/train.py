@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import signal
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import lightning.pytorch as pl
@@ -16,11 +17,11 @@ from datasets import Dataset
 from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.identity import SHOWN, leaves, select
 from sts_lightning.config.machine import (
-    Machine,
     decide,
     decided,
     fix_workspace,
@@ -28,12 +29,12 @@ from sts_lightning.config.machine import (
     weights_device,
     without_repetition,
 )
+from sts_lightning.core import signals
 from sts_lightning.core.conf_folders import files_of
-from sts_lightning.core.console import quiet_lightning
-from sts_lightning.core.errors import TrainingError
+from sts_lightning.core.console import log_to, quiet_lightning
+from sts_lightning.core.errors import ConfigError, TrainingError
 from sts_lightning.core.files import write_atomic
 from sts_lightning.core.hardware import keep_freed_memory
-from sts_lightning.data.module import DataModule
 from sts_lightning.data.tables import PART, values_of
 from sts_lightning.data.tasks import texts_in
 from sts_lightning.evaluation.dev_scores import monitor_of
@@ -44,12 +45,13 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
 from sts_lightning.runs.metrics import peak_memory
 from sts_lightning.runs.state import begin_again
-from sts_lightning.training.assembly import Parts, assemble, make_module
+from sts_lightning.training.assembly import Experiment, Parts, assemble, make_module
 from sts_lightning.training.callbacks.history import HistoryLogger
+from sts_lightning.training.callbacks.progress import RunClock
+from sts_lightning.training.callbacks.resume_checkpoint import stop_others
 from sts_lightning.training.micro_batch_search import REMEDY
-from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
-from sts_lightning.training.trainer import StepCount, count_steps, make_trainer
+from sts_lightning.training.trainer import count_steps, make_trainer
 from sts_lightning.workflows.checks import (
     check_folder,
     check_machine,
@@ -61,6 +63,7 @@ from sts_lightning.workflows.checks import (
     make_loggers,
     without_effect,
 )
+from sts_lightning.workflows.report import report
 from sts_lightning.workflows.seen_dev_pairs import describe_seen
 
 log = logging.getLogger(__name__)
@@ -75,35 +78,26 @@ NOT_DETERMINISTIC = "does not have a deterministic implementation"
 """Part of PyTorch's message about an operation under ``trainer.deterministic=true``."""
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """A run that is ready to train: data read, weights loaded, nothing written yet.
+def run_training(
+    run: RunFolder, cfg: DictConfig, callbacks: Sequence[Callback] = (), resume_command: str = ""
+) -> float:
+    """Train a run, or go on with what has begun in its folder; see `prepare`, `fit` and `report`.
 
-    Attributes:
-        run: The run folder.
-        cfg: The configuration as composed or stored.
-        machine: The hardware, and the settings that depend on it.
-        data: The data.
-        module: Encoder, loss and optimiser.
-        steps: Steps of the run.
-        trainer: Lightning's Trainer.
-        loggers: Destinations of metrics.
-        callbacks: Callbacks of the configuration, then others besides those that every run has.
-        resumed: Whether the run resumes from its last checkpoint.
-        first: Whether this is the process of the run that writes the folder.
+    Returns:
+        Dev Spearman times 100 of the selected weights.
+
+    Raises:
+        UserError: Configuration, data or checkpoint cannot be used, or the training cannot go on.
     """
-
-    run: RunFolder
-    cfg: DictConfig
-    machine: Machine
-    data: DataModule
-    module: STSModule
-    steps: StepCount
-    trainer: pl.Trainer
-    loggers: Sequence[Logger]
-    callbacks: Sequence[Callback]
-    resumed: bool
-    first: bool
+    clock = RunClock()
+    experiment = prepare(run, cfg, (clock, *callbacks), resume_command)
+    if experiment.resumed:
+        _check_length(run, experiment.steps.total_steps)
+    with log_to(run.log_file), quiet_lightning(), _stopping_others(experiment.trainer):
+        if experiment.first:  # before its configuration changes: killed in between, it is an interrupted run
+            run.metrics_file.unlink(missing_ok=True)
+        untuned, peak = fit(experiment)
+        return report(experiment, untuned, peak, clock)
 
 
 def prepare(
@@ -211,6 +205,29 @@ def _warn_of_seen_pairs(cfg: DictConfig) -> None:
         log.warning(
             "WARNING: init_from=%s %s A checkpoint near the start may look too good.", start.name, seen
         )
+
+
+def _check_length(folder: RunFolder, steps: int) -> None:
+    """Reject a length that a run has reached already; one that is killed in its report may end again."""
+    made = folder.read_checkpoint("last", mmap=True, whole=False)["global_step"]
+    if steps < made or (steps == made and folder.finished):
+        raise ConfigError(
+            f"{folder.name} has made {made} steps, and would end after {steps}; to train it further, give it "
+            "more by trainer.max_epochs or trainer.max_steps.",
+            key="trainer.max_steps",
+        )
+
+
+@contextlib.contextmanager
+def _stopping_others(trainer: pl.Trainer) -> Iterator[None]:
+    """Stop the other processes of a run if this one fails."""
+    try:
+        yield
+    except BaseException as error:
+        stop_others(trainer)
+        if isinstance(error, SIGTERMException):  # from a handler of Lightning's, in place of ours
+            raise signals.Stopped(signal.SIGTERM) from error
+        raise
 
 
 def fit(experiment: Experiment) -> tuple[Scores | None, dict[str, int]]:
