@@ -20,7 +20,6 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict, read_write
 
-from sts_lightning.config.options import options
 from sts_lightning.core.errors import ConfigError, FailedJobsError, RunningElsewhereError
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class JobLauncher(Launcher):
 
         The sweeper reads the folder of the sweep next, whose name may contain ``${hydra:...}``.
         """
-        if options().plan is not None:  # the sweeper writes settings into the folder of the sweep next
+        if config.get("plan"):  # the sweeper writes settings into the folder of the sweep next
             self.scratch = TemporaryDirectory()
             with read_write(config), open_dict(config):
                 config.hydra.sweep.dir = self.scratch.name
@@ -72,7 +71,7 @@ class JobLauncher(Launcher):
                 "hydra.sweeper.direction=minimize searches for the lowest dev Spearman; use "
                 "hydra/sweeper=search, or hydra.sweeper.direction=maximize."
             )
-        if options().resume is not None:
+        if any(text.startswith("resume=") for overrides in job_overrides for text in overrides):
             raise ConfigError(
                 "resume is for one run.",
                 key="resume",
@@ -84,9 +83,9 @@ class JobLauncher(Launcher):
         jobs = [
             grid.add(number, overrides) for number, overrides in enumerate(job_overrides, initial_job_idx)
         ]
-        if options().plan is not None:
+        if self.config.get("plan"):
             if adaptive:
-                raise ConfigError("--plan lists the jobs of a grid; a search proposes its jobs as it goes.")
+                raise ConfigError("plan lists the jobs of a grid; a search proposes its jobs as it goes.")
             self._plan(grid)
             return []
         try:
@@ -97,14 +96,16 @@ class JobLauncher(Launcher):
         return [_returned(job) for job in jobs]
 
     def _plan(self, grid: Grid) -> None:
-        """Check and print the jobs with their cost, on the GPU that the option may name."""
+        """Check and print the jobs with their cost, on the GPU that the setting may name."""
         from sts_lightning.planning.cost_lines import Costs
         from sts_lightning.sweep.job_list import print_plan
         from sts_lightning.workflows.checks import check_later_run
 
         check = partial(check_later_run, read=set())
         shares = self.gpus_per_job, self.jobs_per_gpu
-        print_plan(grid.composed_jobs(), check, Costs(options().plan or None), *shares)
+        card = self.config.plan
+        costs = Costs(None if card is True else str(card))
+        print_plan(grid.composed_jobs(), check, costs, *shares)
 
     @abstractmethod
     def run_jobs(self, jobs: Sequence[Job]) -> None:

@@ -13,7 +13,6 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-import sts_lightning.cli.entries.train  # noqa: F401  # registers what names a run folder
 from sts_lightning.cli.hydra_app import showing_progress
 from sts_lightning.config.by_file import choose_by_file
 from sts_lightning.config.check import check_known, path_override, shown

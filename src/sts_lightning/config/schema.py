@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
@@ -214,7 +214,27 @@ class EvaluationConfig:
 
 
 @dataclass
-class TrainConfig:
+class CommandConfig:
+    """What a command does with a configuration; no part of a run, whose folder does not store it.
+
+    Attributes:
+        trust: Whether a run that is resumed may ask for anything; see `config.trust`.
+        traceback: Whether errors show their stack traces.
+        resume: Folder of the run to resume.
+        plan: With a sweep, list its jobs and start none: a card, or true for this machine.
+    """
+
+    trust: bool = field(default=False, metadata=NOTHING)
+    traceback: bool = field(default=False, metadata=NOTHING)
+    resume: str | None = field(default=None, metadata=NOTHING)
+    plan: Any = field(default=None, metadata=NOTHING)
+
+
+COMMAND = tuple(setting.name for setting in fields(CommandConfig))
+
+
+@dataclass
+class TrainConfig(CommandConfig):
     """Configuration of `python train.py`."""
 
     name: str = field(default=MISSING, metadata=NOTHING)
@@ -244,6 +264,8 @@ class TrainConfig:
 class EvalConfig:
     """Configuration of `python eval.py`."""
 
+    trust: bool = field(default=False, metadata=NOTHING)
+    traceback: bool = field(default=False, metadata=NOTHING)
     ckpt: str | None = None
     step: int | None = None
     data_root: str = field(default=MISSING, metadata=NOTHING)

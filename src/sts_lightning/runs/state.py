@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import path_override
 from sts_lightning.config.identity import FREE, OF_TRAINING, file_digests, identity, select
+from sts_lightning.config.schema import COMMAND
 from sts_lightning.config.stored import read_settings
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder, State
@@ -69,7 +70,7 @@ def beside_resume(folder: RunFolder) -> tuple[str, ...]:
 BESIDE_RESUME = tuple(
     key
     for key in select(dict.fromkeys([*OF_TRAINING, "data.num_workers"]), FREE)
-    if key not in ("name", "papers", "logger")
+    if key not in ("name", "papers", "logger", *COMMAND)
 )
 
 

@@ -17,9 +17,8 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.compose import Compose, compose_stages, explain, job_config, share_stages
+from sts_lightning.config.compose import Compose, compose_stages, explain, job_config
 from sts_lightning.config.identity import FREE, defining, leaves, select
-from sts_lightning.config.options import options
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.gpu_pool import demand_of, largest
@@ -72,14 +71,14 @@ class Grid:
         Raises:
             ConfigError: The configuration is wrong; the message names the job.
         """
-        typed = tuple(filter_overrides(overrides))
+        typed = tuple(text for text in filter_overrides(overrides) if not text.startswith("plan="))
         with named(typed):
             composed = self.compose_job(list(overrides), number)
             folder = job_folder(composed)
             if folder in self.jobs:
                 _check_equal(self.jobs[folder].composed, composed)
                 return self.jobs[folder].job
-            job = Job(number, typed, folder, added=options().of_jobs())
+            job = Job(number, typed, folder)
             with job_config(composed):
                 configs = self._configs(job, composed)
                 _warn_of_missing(job.run_folder, composed)
@@ -96,16 +95,14 @@ class Grid:
             job.demand = demand_of(composed)
             return {"": _without_hydra(composed)}
         stages = compose_stages(composed, job.overrides, lambda texts: _without_hydra(self._whole(texts)))
-        share = options().share_stages is not False
         run = job.run_folder
-        shared = share_stages(stages) if share else {}
+        shared: dict[str, str] = {}
         folders = {name: run.shared_stage(folder).path for name, folder in shared.items()}
         if run.has_stages and run.state != "started":
             begun = {stage.path for stage in run.stages()}
             folders = {name: path for name, path in folders.items() if path in begun}
         unshared = {name: cfg for name, cfg in stages.items() if name not in folders}
         job.demand = largest(demand_of(cfg) for cfg in unshared.values())
-        job.added = (*job.added, "--share-stages" if share else "--no-share-stages")
         if not run.finished:
             for name, path in folders.items():
                 self._need(job, composed, path, name, stages[name])

@@ -27,10 +27,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config, path_override
-from sts_lightning.config.compose import compose_stages, share_stages
+from sts_lightning.config.compose import compose_stages
 from sts_lightning.config.identity import move_data
-from sts_lightning.config.options import options
-from sts_lightning.config.schema import TrainConfig
+from sts_lightning.config.schema import COMMAND, TrainConfig
 from sts_lightning.config.trust import requests
 from sts_lightning.core import signals
 from sts_lightning.core.conf_folders import command_line
@@ -52,7 +51,7 @@ POLL = 5.0
 def train(cfg: DictConfig) -> float:
     """Train as a Hydra job.
 
-    With the option ``resume`` the configuration and the folder are those of the earlier run.
+    With ``resume`` the configuration and the folder are those of the earlier run.
 
     Args:
         cfg: The composed configuration.
@@ -63,11 +62,12 @@ def train(cfg: DictConfig) -> float:
     Raises:
         UserError: The configuration, the data or a run folder cannot be used, or the run was stopped.
     """
-    hydra, chosen = HydraConfig.get(), options()
+    hydra = HydraConfig.get()
     sweep = hydra.mode is RunMode.MULTIRUN
-    folder, overrides = RunFolder(hydra.runtime.output_dir), list(hydra.overrides.task)
-    if chosen.resume is not None:
-        return _resume(RunFolder(chosen.resume), chosen.trust, cfg, overrides)
+    folder = RunFolder(hydra.runtime.output_dir)
+    overrides = [text for text in hydra.overrides.task if text.partition("=")[0] not in COMMAND]
+    if cfg.resume is not None:
+        return _resume(RunFolder(cfg.resume), cfg.trust, cfg, overrides)
     if (
         sweep
         and "BasicLauncher" in hydra.launcher._target_
@@ -77,16 +77,11 @@ def train(cfg: DictConfig) -> float:
             "a sweep (-m) with several devices: its jobs share one process here, from which Lightning "
             "starts the others wrongly. Leave out hydra/launcher=basic, or run the jobs without -m."
         )
-    if chosen.plan is not None:
-        raise ConfigError("--plan lists the jobs of a sweep: add -m, with any launcher but basic.")
-    if not cfg.stages and chosen.stage is None:
+    if cfg.plan:
+        raise ConfigError("plan lists the jobs of a sweep: add -m, with any launcher but basic.")
+    if not cfg.stages:
         return train_in(folder.path, cfg)
-    stages = compose_stages(cfg, overrides, partial(compose, "train"))
-    share = sweep if chosen.share_stages is None else chosen.share_stages
-    shared = share_stages(stages) if share else {}
-    if chosen.stage is not None:
-        return run_shared_stage(folder, chosen.stage, stages, shared)
-    return run_stages(folder, stages, shared)
+    return run_stages(folder, compose_stages(cfg, overrides, partial(compose, "train")))
 
 
 def train_in(
