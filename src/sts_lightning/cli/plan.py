@@ -12,8 +12,8 @@ from sts_lightning.config.compose import check_choices, compose_train
 from sts_lightning.planning.cost_lines import print_estimate
 from sts_lightning.planning.estimate import estimate
 from sts_lightning.planning.gpus import find_device
-from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.checks import build_parts
+from sts_lightning.training.assembly import assemble
+from sts_lightning.workflows.checks import check_parts
 
 
 @click.command("plan")
@@ -31,5 +31,5 @@ def plan_command(overrides: Sequence[str], card: str | None) -> None:
     for name, cfg in compose_train(overrides).items():
         check_known(cfg)
         checked = check_config(cfg)
-        build_parts(RunFolder(name), checked)  # which parts do not fit together
+        check_parts(assemble(checked, "meta"))  # which parts do not fit together
         print_estimate(name, estimate(cfg, device))

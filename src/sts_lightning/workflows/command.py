@@ -127,14 +127,11 @@ def train_in(
                     return report_finished(folder)
                 from sts_lightning.core.console import log_to, quiet_lightning
                 from sts_lightning.training.callbacks.progress import RunClock
-                from sts_lightning.workflows.build import build_experiment
-                from sts_lightning.workflows.checks import validate
-                from sts_lightning.workflows.fit import fit
                 from sts_lightning.workflows.report import report
+                from sts_lightning.workflows.train import fit, prepare
 
                 clock = RunClock()
-                parts = validate(folder, cfg, (clock, *callbacks))
-                experiment = build_experiment(parts, command)
+                experiment = prepare(folder, cfg, (clock, *callbacks), command)
                 if folder.resumable or folder.finished:
                     _check_length(folder, experiment.steps.total_steps)
                 with log_to(folder.log_file), quiet_lightning(), _stopping_others(experiment.trainer):

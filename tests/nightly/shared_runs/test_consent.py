@@ -29,7 +29,7 @@ def test_how_to_resume_names_the_consent(
         commands.append(settings["resume_command"])
         raise ConfigError("enough")
 
-    monkeypatch.setattr("sts_lightning.workflows.build.make_trainer", stop)
+    monkeypatch.setattr("sts_lightning.workflows.train.make_trainer", stop)
     for name, more in (("own", [f"loss._target_={own}"]), ("plain", [])):
         with pytest.raises(ConfigError, match="enough"):
             train_in(tmp_path / name, config(*SHORT[:-1], *more))

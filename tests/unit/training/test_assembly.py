@@ -10,9 +10,8 @@ from omegaconf import DictConfig
 from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data.dev_and_tests import DevAndTests
-from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.assembly import make_data
-from sts_lightning.workflows.checks import build_parts
+from sts_lightning.training.assembly import assemble, make_data
+from sts_lightning.workflows.checks import check_parts
 from tests.conftest import CONF
 
 Config = Callable[..., DictConfig]
@@ -50,9 +49,9 @@ def test_settings_of_the_top_level_reach_every_data_set(
     fits = check_config(config(f"data={choice}", *loss, *path, *given, *further))
     if choice in OWN:
         with pytest.raises(ConfigError, match="dev=stsb_clean has no effect on this data"):
-            build_parts(RunFolder(tmp_path / "run"), fits)
+            check_parts(assemble(fits, "meta"))
     else:
-        build_parts(RunFolder(tmp_path / "run"), fits)
+        check_parts(assemble(fits, "meta"))
         assert (made[-1].root, made[-1].text, made[-1].dev) == ("elsewhere", "prepared", "stsb_clean")
     if path and not choice.endswith("_hub"):  # which reads no file of this machine
         with pytest.raises(DataError, match=r"mine\.csv"):
