@@ -13,7 +13,6 @@ import itertools
 import logging
 import math
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -30,9 +29,8 @@ from sts_lightning.sweep.job import (
     Resources,
     State,
     run_job,
-    signal_job,
     skip_job,
-    wait_for_exit,
+    stop_job,
 )
 from sts_lightning.sweep.overview import conclude, interrupted, overview, report_job
 
@@ -60,7 +58,7 @@ class RemoteJob:
         try:
             run_job(self.job, Resources({}), self.timeout_minutes)
         except KeyboardInterrupt:  # Ray cancels the job, which saves its state first
-            self._stop()
+            stop_job(self.job)
         return dataclasses.replace(self.job, process=None)
 
     def checkpoint(self) -> Any:
@@ -71,13 +69,9 @@ class RemoteJob:
         """
         from submitit.helpers import DelayedSubmission
 
-        self._stop()
+        stop_job(self.job)
         self.job = dataclasses.replace(self.job, process=None)
         return DelayedSubmission(self)
-
-    def _stop(self) -> None:
-        signal_job(self.job, signal.SIGTERM)
-        wait_for_exit(self.job, PATIENCE)
 
 
 def watch(jobs: Sequence[Job], handles: Sequence[Handle], at_once: int | None = None) -> None:

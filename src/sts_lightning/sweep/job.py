@@ -183,23 +183,12 @@ def _run(job: Job, resources: Resources, timeout_minutes: float | None) -> None:
         try:
             code = job.process.wait(None if timeout_minutes is None else 60 * timeout_minutes)
         except subprocess.TimeoutExpired:
-            code = _stop(job)
-            timed_out = True
+            stop_job(job)
+            code, timed_out = job.process.wait(), True
     job.seconds = time.monotonic() - begin
     job.state, job.problem = _outcome(code, _read_result(job))
     if timed_out and job.state != "done":
         job.state, job.problem = "timed out", f"it took longer than {timeout_minutes:g} minutes"
-
-
-def _stop(job: Job) -> int:
-    """Ask a job to save its state and end, kill it if it does not, and return its exit status."""
-    assert job.process is not None
-    signal_job(job, signal.SIGTERM)
-    try:
-        return job.process.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        signal_job(job, KILL)
-        return job.process.wait()
 
 
 def _read_result(job: Job) -> bool:
@@ -241,17 +230,23 @@ def signal_job(job: Job, number: signal.Signals) -> None:
         job.process.send_signal(number)
 
 
-def wait_for_exit(job: Job, seconds: float) -> None:
-    """Wait for a job to exit, leaving its exit status to `run_job`.
+def stop_job(job: Job) -> None:
+    """Ask a job to save its state and end, and kill it if it does not; `run_job` reads its exit status.
 
-    `Popen.poll` fails in a signal handler: the interrupted `Popen.wait` holds its lock.
+    This is what a time limit, a cluster that takes the machine back, and a sweep that ends do on all launchers.
+    `Popen.poll` does not say whether the process has ended, since this also runs in a handler of a signal,
+    which may have interrupted a `Popen.wait` that holds its lock.
     """
     if job.process is None:
         return
-    deadline = time.monotonic() + seconds
+    signal_job(job, signal.SIGTERM)
+    deadline = time.monotonic() + PATIENCE
     try:
         process = psutil.Process(job.process.pid)
-        while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
+        while process.status() != psutil.STATUS_ZOMBIE:
+            if time.monotonic() > deadline:
+                signal_job(job, KILL)
+                return
             time.sleep(0.1)
     except psutil.NoSuchProcess:  # its exit status has been read
         return
