@@ -21,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sts_lightning.cli.errors import asks_for_traces, is_of_a_file, reporting
-from sts_lightning.config.check import check_known, check_values, path_override, with_home
+from sts_lightning.config.check import TWO_RUNS, check_known, check_values, path_override, with_home
 from sts_lightning.config.compose import broken_yaml, check_choices, explain
 from sts_lightning.config.schema import register_schemas
 from sts_lightning.core.conf_folders import PACKAGED, Entry, command_line, set_user_folder, user_folder
@@ -105,14 +105,12 @@ OmegaConf.register_new_resolver(
 TRUST = "A run that is resumed may run code that its folder names with trust=true; a model that brings code \
 along, with model.trust_remote_code=true."
 
-STAGES = "Stages are runs of their own: init_from=experiment:NAME."
-
 GONE = {
     "--trust": TRUST,
     "--trust-remote-code": TRUST,
-    "--stage": STAGES,
-    "--share-stages": STAGES,
-    "--no-share-stages": STAGES,
+    "--stage": TWO_RUNS,
+    "--share-stages": TWO_RUNS,
+    "--no-share-stages": TWO_RUNS,
 }
 """Options of earlier versions, with what to type instead."""
 

@@ -16,6 +16,7 @@ from sts_lightning.config.build import LOADING, build, items, name_setting, plai
 from sts_lightning.config.identity import file_digests
 from sts_lightning.config.machine import trained_model
 from sts_lightning.core.errors import at_setting
+from sts_lightning.core.text import check_range
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.module import DataModule
 from sts_lightning.losses.base import Loss
@@ -156,6 +157,8 @@ def _make_parts(nodes: DictConfig, facts: Mapping[str, Any]) -> tuple[dict[str, 
             shared["seed"] = node.seed
         parts[name] = build(f"data.parts.{name}", _without_loading(node), DataSet, shared)
         sizes[name] = int(node.batch_size)
+        with name_setting(f"data.parts.{name}", node):
+            check_range("batch_size", sizes[name], 1, 2**20)
     return parts, sizes
 
 
@@ -205,7 +208,7 @@ def warm_start(cfg: DictConfig, encoder: SentenceEncoder, loss: Loss) -> frozens
     Raises:
         CheckpointError: The folder is no finished run, has another model, or its files are broken.
     """
-    run = RunFolder(cfg.init_from).last_stage()
+    run = RunFolder(cfg.init_from)
     which: Which = "best" if cfg.trainer.init == "best" else "final"
     folder = model_folder(run, which)
     head = load_weights(encoder, folder)
@@ -217,7 +220,8 @@ def warm_start(cfg: DictConfig, encoder: SentenceEncoder, loss: Loss) -> frozens
     whole = not refers_to_base(encoder)
     names = {name for name, weight in encoder.named_parameters() if weight.requires_grad or whole}
     log.info(
-        "starting from %s (%s%s): %d weights of the encoder, %s",
+        "starting from %s: %s (%s%s): %d weights of the encoder, %s",
+        run.settings().get("name"),
         run.name,
         cfg.trainer.init,
         "" if (step := step_of(folder)) is None else f", step {step}",

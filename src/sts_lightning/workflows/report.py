@@ -243,6 +243,7 @@ def _details(experiment: Experiment, scores: Scores, seconds: float) -> dict[str
         "processes": experiment.trainer.world_size,
         "micro_batch_size": experiment.module.micro_batch_size,
         "micro_batch_tokens": experiment.module.micro_batch_tokens,
+        "start": None if start is None else start.settings().get("name"),
         "earlier": [] if start is None else start.costs(),
         "resumed": experiment.resumed,
         **origin((*earlier, data.trained_on), seconds),
@@ -309,6 +310,9 @@ def write_page(
         pairs: Pairs on which the encoder and the gold scores disagree most.
         settings: Configuration of the run.
     """
+    shows = {key: shown(value) for key, value in select(leaves(settings), SHOWN).items()}
+    if (start := metrics.details.get("start")) is not None and "init_from" in shows:
+        shows["init_from"] += f" ({start})"
     rates = [row["tokens_per_second"] for row in run.history() if "tokens_per_second" in row]
     pages = Environment(loader=PackageLoader("sts_lightning", "workflows"), autoescape=True)
     text = pages.get_template("run_page.html.jinja").render(
@@ -324,6 +328,6 @@ def write_page(
         ],
         pairs=pairs,
         tokens_per_second=median(rates) if rates else None,
-        settings=[(key, shown(value)) for key, value in select(leaves(settings), SHOWN).items()],
+        settings=list(shows.items()),
     )
     write_atomic(run.page_file, text + "\n")

@@ -28,7 +28,7 @@ from sts_lightning.config.machine import (
     weights_device,
     without_repetition,
 )
-from sts_lightning.config.schema import RECIPE, published_cells
+from sts_lightning.core.conf_folders import files_of
 from sts_lightning.core.console import quiet_lightning
 from sts_lightning.core.errors import TrainingError
 from sts_lightning.core.files import write_atomic
@@ -69,7 +69,7 @@ BATCHES_AHEAD = 2
 """Batches that are tokenised while a GPU trains; on a CPU tokenising would take cores from training."""
 
 PUBLISHED = {"nli_triplets": "pcc_stage1", "sts": "pcc", "sentences": "cse_sfp"}
-"""Experiments that are the published recipes of ``cells.yaml``, by data."""
+"""Experiments that are the published recipes of ``conf/cell``, by data."""
 
 NOT_DETERMINISTIC = "does not have a deterministic implementation"
 """Part of PyTorch's message about an operation under ``trainer.deterministic=true``."""
@@ -204,7 +204,7 @@ def _has_unused_weights(parts: Parts) -> bool:
 
 def _warn_of_seen_pairs(cfg: DictConfig) -> None:
     """Warn of an earlier run that has trained on the dev pairs of this one."""
-    if cfg.init_from is None or not (start := RunFolder(cfg.init_from).last_stage()).config_file.is_file():
+    if cfg.init_from is None or not (start := RunFolder(cfg.init_from)).config_file.is_file():
         return  # without a run there the weights cannot be loaded either
     seen = describe_seen("this run", cfg, OmegaConf.create(start.settings()))
     if seen is not None:
@@ -317,10 +317,10 @@ def published_experiment() -> str | None:
     Hydra alone knows the choices: outside a job, and where an experiment is chosen, it is None too.
     """
     choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
-    cell = tuple(choices.get(group) for group in ("data", "model", "prompt"))
-    if choices.get("experiment") or choices.get("recipe") != RECIPE or cell not in published_cells():
+    recipe, _, cell = str(choices.get("cell")).partition("/")
+    if choices.get("experiment") or cell not in files_of(f"cell/{recipe}"):
         return None
-    return PUBLISHED[cell[0]]
+    return PUBLISHED.get(choices["data"])
 
 
 def warn_of_distances(spearman: float, pairs: int) -> None:

@@ -44,7 +44,8 @@ Script = Callable[..., tuple[object, str]]
         (["resume=''"], "resume needs the folder of a run."),
         (["resume=.", "trust=my.Loss"], "trust=my.Loss: Value 'my.Loss' is not a valid bool"),
         (["--plan"], "plan lists the jobs of a sweep: add -m"),
-        (["--stage", "one"], "--stage is no option any more."),
+        (["--share-stages", "-m"], "--share-stages is no option any more. Stages are runs of their own"),
+        (["experiment=pcc", "+stages.stage2.loss=cosent"], "stages: no such setting. Stages are runs of"),
     ],
 )
 def test_a_mistake_is_one_message_and_leaves_nothing(

@@ -9,8 +9,8 @@ from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from sts_lightning.config.check import check_config
 from sts_lightning.cli.hydra_app import as_settings
+from sts_lightning.config.check import check_config
 from sts_lightning.core.conf_folders import Entry
 from tests.unit.conf.test_documentation import HYDRA, starting_with, words
 

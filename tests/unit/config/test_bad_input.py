@@ -21,6 +21,7 @@ from sts_lightning.core.errors import UserError
 from sts_lightning.training.assembly import assemble
 from sts_lightning.workflows.checks import check_machine, check_parts
 from tests.conftest import CONF, SHORT_RUN
+from tests.support.parts import losses, part
 
 TRIPLETS = ["loss=infonce", "data.kind=triplets"]
 SENTENCES = ["loss=infonce", "data.kind=sentences", "data.repetition=0.2"]
@@ -49,9 +50,9 @@ BASES: dict[str, list[str]] = {
     "file": ["data=pairs_file", "path=mine.csv"],
     "joint": [
         "data=joint",
-        "data.parts={nli: {data: toy, kind: triplets}, sts: toy}",
-        "loss=joint",
-        "loss.parts={nli: infonce, sts: pearson}",
+        *part("nli", "toy", kind="triplets"),
+        *part("sts", "toy"),
+        *losses(nli="infonce", sts="pearson"),
     ],
 }
 """Overrides of each base, besides a short run of pairs."""

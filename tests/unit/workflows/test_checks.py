@@ -227,7 +227,12 @@ def test_all_that_does_not_fit_is_told_at_once(config: Config) -> None:
         check_parts(assemble(check_config(config("data=toy", "name=run", *wrong)), "meta"))
     first, *lines = str(caught.value).splitlines()
     assert first == "4 settings are wrong:"
-    for named in ("trainer.extra.limit: no such setting", "path=mine.csv has", "dev=suite has", "auxiliary: "):
+    for named in (
+        "trainer.extra.limit: no such setting",
+        "path=mine.csv has",
+        "dev=suite has",
+        "auxiliary: ",
+    ):
         assert sum(line.startswith(f"  {named}") for line in lines) == 1
 
 
