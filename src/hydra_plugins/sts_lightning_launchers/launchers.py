@@ -3,7 +3,7 @@
 And `hydra/sweeper=search`, Optuna's sweeper with this project's folder names.
 """
 
-# Annotations are no texts here: Hydra imports the module without its name, by which dataclasses look texts up.
+# Annotations are no texts here: dataclasses look these up in a module by its name, which Hydra leaves out.
 import contextlib
 import logging
 from abc import abstractmethod

@@ -124,8 +124,8 @@ USAGE = 2
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; `reporting` has the exit statuses, and 2 is for a command line that is wrong.
 
-    Hydra reads those of `ENTRIES`: their script runs in this process, as ``python SCRIPT ...`` would. Its name
-    goes first in ``sys.argv``: processes of further devices and jobs of a sweep start it.
+    Hydra reads those of `ENTRIES`: their script runs in this process, as ``python SCRIPT ...`` would. Its
+    name goes first in ``sys.argv``: processes of further devices and jobs of a sweep start it.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     words = [text for text in given if text != "--debug"]

@@ -227,7 +227,7 @@ def signal_job(job: Job, number: signal.Signals) -> None:
 def stop_job(job: Job) -> None:
     """Ask a job to save its state and end, and kill it if it does not; `run_job` reads its exit status.
 
-    This is what a time limit, a cluster that takes the machine back, and a sweep that ends do on all launchers.
+    All launchers do this at a time limit, as do clusters when they take a machine back or a sweep is stopped.
     `Popen.poll` does not say whether the process has ended, since this also runs in a handler of a signal,
     which may have interrupted a `Popen.wait` that holds its lock.
     """
