@@ -164,7 +164,7 @@ def record_of(collected: Collected, table: str, keep: Path | None = None) -> Rec
             results.append(Result(cell.row, cell.model, len(system.scores), system.planned, scores, single))
     model = collected.table.model
     scale = "" if model is None else f" --model {model}"
-    command = f"sts-lightning reproduce {table}{scale}"
+    command = f"sts-lightning reproduce run {table}{scale}"
     return Record(table, model, "the run folders", results, command)
 
 

@@ -195,7 +195,7 @@ def state_page(records: Path) -> str:
             mixed.setdefault(line.mixes, []).append(line.name)
     parts = [
         HEAD + "\n" + _markdown(HEADER, [(line.name, *line.cells) for line in lines]),
-        "## What each needs\n\nRows that run, and those that are cited (`sts-lightning reproduce` says why).",
+        "## What each needs\n\nRows that run, and those that are cited (`sts-lightning reproduce list` says why).",
         _markdown(NEEDS, [(line.name, *line.needs) for line in lines if any(line.needs)]),
         "## Whose settings each mixes\n\n[Deviations](deviations.md) has the single ones.",
         "\n".join(f"- {'; '.join(names)}: {what}." for what, names in mixed.items()),

@@ -24,6 +24,8 @@ from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import as_type
 
 _BARE = re.compile(r"[A-Za-z0-9_./:@%+ -]+")
+_VALUE = re.compile(r"[+-]?([0-9_.]+(e[+-]?[0-9]+)?|nan|inf)|null|true|false", re.IGNORECASE)
+"""Words that Hydra takes for other values than texts, such as the folder 2026_01."""
 
 
 def suggest(key: str, known: Iterable[str]) -> str:
@@ -79,7 +81,7 @@ def flat_keys(cfg: DictConfig, prefix: str = "") -> list[str]:
 def path_override(key: str, path: str | Path) -> str:
     """Return ``key=path`` as Hydra reads it: quoted where a bare word could not have its characters."""
     text = str(path)
-    if _BARE.fullmatch(text) and text == text.strip():
+    if _BARE.fullmatch(text) and text == text.strip() and not _VALUE.fullmatch(text):
         return f"{key}={text}"
     if '"' not in text and "\\" not in text:
         return f'{key}="{text}"'  # a shell, too, can quote this simply

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from hydra.core.config_store import ConfigStore
@@ -112,15 +112,26 @@ CHUNK: Must = (
 MICRO_BATCH: Must = (lambda value: value is None or CHUNK[0](value), "be a number of examples, auto or null")
 
 
-def _fraction_or_steps(least: float, words: str) -> Must:
-    """Return the condition of a number of steps: a fraction below 1, or a whole number."""
-    return lambda value: least <= value < 1 or (value >= 1 and value % 1 == 0), f"be {words}"
+def _fraction_or_steps(least: float, words: str, optional: bool = False) -> Must:
+    """Return the condition of a number of steps: a fraction below 1, or a whole number.
+
+    1.0 may be meant as all of a run or an epoch; as a number of steps it would be one.
+    """
+
+    def fits(value: Any) -> bool:
+        if value is None or type(value) not in (int, float):
+            return value is None and optional
+        return bool(least <= value < 1 or (value >= 1 and value % 1 == 0 and repr(value) != "1.0"))
+
+    return fits, f"be {words}"
 
 
-WARMUP = _fraction_or_steps(0, "a fraction of the run in [0, 1), or a whole number of steps")
+WARMUP = _fraction_or_steps(0, "a fraction of the run in [0, 1), or a whole number of steps (1: one step)")
 
 EVERY = _fraction_or_steps(
-    math.ulp(0), "a fraction of an epoch below 1, a whole number of steps, or null: once per epoch"
+    math.ulp(0),
+    "a fraction of an epoch below 1 or a whole number of steps (1: each step), or null: once per epoch",
+    optional=True,
 )
 
 
@@ -160,7 +171,7 @@ class OptimConfig:
     betas: tuple[float, float] = _that(BELOW_1)
     eps: float = _that(POSITIVE)
     schedule: str = _one_of(Schedule)
-    warmup: float = _that(WARMUP)
+    warmup: Any = field(default=MISSING, metadata={"must": WARMUP})
     stretch: float = _that(AT_LEAST_1, 1.0)
 
 
@@ -181,7 +192,7 @@ class TrainerConfig:
     max_epochs: int | None = _that(LENGTH, None)
     max_steps: int | None = _that(LENGTH, None)
     limit_train_batches: int | None = _that(LIMIT, None)
-    val_every: float | None = _that(EVERY, None)
+    val_every: Any = field(default=None, metadata={"must": EVERY})
     save_every: int = _that(AT_LEAST_1, **NOTHING)
     keep_every: int | None = _that(LIMIT, None, **NOTHING)
     keep_state: Any = field(default=False, metadata=FLAG | NOTHING)
@@ -212,7 +223,27 @@ class EvaluationConfig:
 
 
 @dataclass
-class TrainConfig:
+class CommandConfig:
+    """What a command does with a configuration; no part of a run, whose folder does not store it.
+
+    Attributes:
+        trust: Whether a run that is resumed may ask for anything; see `config.trust`.
+        traceback: Whether errors show their stack traces.
+        resume: Folder of the run to resume.
+        plan: With a sweep, list its jobs and start none: a card, or true for this machine.
+    """
+
+    trust: bool = field(default=False, metadata=NOTHING)
+    traceback: bool = field(default=False, metadata=NOTHING)
+    resume: str | None = field(default=None, metadata=NOTHING)
+    plan: Any = field(default=None, metadata=NOTHING)
+
+
+COMMAND = tuple(setting.name for setting in fields(CommandConfig))
+
+
+@dataclass
+class TrainConfig(CommandConfig):
     """Configuration of `python train.py`."""
 
     name: str = field(default=MISSING, metadata=NOTHING)
@@ -241,6 +272,8 @@ class TrainConfig:
 class EvalConfig:
     """Configuration of `python eval.py`."""
 
+    trust: bool = field(default=False, metadata=NOTHING)
+    traceback: bool = field(default=False, metadata=NOTHING)
     ckpt: str | None = None
     step: int | None = None
     data_root: str = field(default=MISSING, metadata=NOTHING)

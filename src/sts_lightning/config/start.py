@@ -20,7 +20,7 @@ EXPERIMENT = "experiment:"
 
 SHARED = (
     *("model", "recipe", "prompt", "papers", "scale", "debug", "logger", "trainer"),
-    *("seed", "data_root", "senteval_text", "dev", "precision"),
+    *("seed", "data_root", "senteval_text", "dev", "precision", "trust", "traceback"),
     *("model.", "prompt.", "evaluation.", "auxiliary.", "logger."),
     *("trainer.accelerator", "trainer.deterministic"),
     *(key for key, affects in OF_TRAINING.items() if key.startswith("trainer.") and affects in FREE),

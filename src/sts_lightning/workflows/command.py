@@ -26,8 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config, path_override
 from sts_lightning.config.identity import move_data
-from sts_lightning.config.options import options
-from sts_lightning.config.schema import TrainConfig
+from sts_lightning.config.schema import COMMAND, TrainConfig
 from sts_lightning.config.start import EarlierRun, earlier_runs
 from sts_lightning.config.trust import requests
 from sts_lightning.core import signals
@@ -49,7 +48,7 @@ POLL = 5.0
 def train(cfg: DictConfig) -> float:
     """Train as a Hydra job.
 
-    With the option ``resume`` the configuration and the folder are those of the earlier run.
+    With ``resume`` the configuration and the folder are those of the earlier run.
 
     Args:
         cfg: The composed configuration.
@@ -60,11 +59,12 @@ def train(cfg: DictConfig) -> float:
     Raises:
         UserError: The configuration, the data or a run folder cannot be used, or the run was stopped.
     """
-    hydra, chosen = HydraConfig.get(), options()
+    hydra = HydraConfig.get()
     sweep = hydra.mode is RunMode.MULTIRUN
-    folder, overrides = RunFolder(hydra.runtime.output_dir), list(hydra.overrides.task)
-    if chosen.resume is not None:
-        return _resume(RunFolder(chosen.resume), chosen.trust, cfg, overrides)
+    folder = RunFolder(hydra.runtime.output_dir)
+    overrides = [text for text in hydra.overrides.task if text.partition("=")[0] not in COMMAND]
+    if cfg.resume is not None:
+        return _resume(RunFolder(cfg.resume), cfg.trust is True, cfg, overrides)
     if (
         sweep
         and "BasicLauncher" in hydra.launcher._target_
@@ -74,8 +74,8 @@ def train(cfg: DictConfig) -> float:
             "a sweep (-m) with several devices: its jobs share one process here, from which Lightning "
             "starts the others wrongly. Leave out hydra/launcher=basic, or run the jobs without -m."
         )
-    if chosen.plan is not None:
-        raise ConfigError("--plan lists the jobs of a sweep: add -m, with any launcher but basic.")
+    if cfg.plan:
+        raise ConfigError("plan lists the jobs of a sweep: add -m, with any launcher but basic.")
     whole = partial(compose, "train", return_hydra_config=True)
     return train_after(folder, cfg, earlier_runs(cfg, overrides, Path(folder.name).parent, whole))
 

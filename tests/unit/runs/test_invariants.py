@@ -29,7 +29,7 @@ FREE = {
         "devices num_nodes micro_batch_size chunk_tokens gradient_checkpointing cpu_fallback "
         "log_every_n_steps save_every keep_every keep_state"
     ),
-    "": "data_root papers logger cache_dir",
+    "": "data_root papers logger cache_dir trust traceback resume plan",
     "data": "num_workers",
     "auxiliary": "cache_dir",
 }
