@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 import sts_lightning.cli.entries.train  # noqa: F401  # registers what names a run folder
 from sts_lightning.cli.hydra_app import showing_progress
 from sts_lightning.config.by_file import choose_by_file
-from sts_lightning.config.check import check_known, path_override, shown
+from sts_lightning.config.check import path_override, shown
 from sts_lightning.config.compose import check_choices, compose_stages, composing, explain, job_config
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.hardware import set_cpu_defaults, set_gpu_defaults
@@ -75,7 +75,6 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
                 stages = compose_stages(cfg, overrides, lambda texts: _composed([*texts, here], own)[0])
         except (HydraException, OmegaConfBaseException) as error:
             raise explain(error, "train", overrides) from error
-        check_known(cfg)
         for each in [cfg, *stages.values()]:
             if each.trainer.devices != 1 or each.trainer.num_nodes != 1:
                 raise ConfigError("several devices: start the run by the command.", key="trainer.devices")

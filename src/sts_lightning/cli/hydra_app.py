@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sts_lightning.cli.errors import is_of_a_file, reporting
-from sts_lightning.config.check import check_known, path_override, with_home
+from sts_lightning.config.check import path_override, with_home
 from sts_lightning.config.compose import broken_yaml, check_choices, explain
 from sts_lightning.config.options import options, take_options, using
 from sts_lightning.core.conf_folders import Entry, command_line, set_user_folder, user_folder
@@ -138,7 +138,6 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
         sys.argv = list(_typed) or sys.argv  # Lightning starts processes of further devices by it
         try:
             with reporting(options().debug) if single else contextlib.nullcontext():
-                check_known(cfg)
                 folder = user_folder()
                 if folder is not None and is_first_process():  # one that is here by chance would go unnoticed
                     log.info("configuration: %s, then that of the package", folder)

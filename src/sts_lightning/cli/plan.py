@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from sts_lightning.config.by_file import choose_by_file
-from sts_lightning.config.check import check_config, check_known, with_home
+from sts_lightning.config.check import check_config, with_home
 from sts_lightning.config.compose import check_choices, compose_train
 from sts_lightning.planning.cost_lines import print_estimate
 from sts_lightning.planning.estimate import estimate
@@ -29,7 +29,6 @@ def plan_command(overrides: Sequence[str], card: str | None) -> None:
     overrides = [*overrides, *choose_by_file(overrides)]
     device = None if card is None else find_device(card)
     for name, cfg in compose_train(overrides).items():
-        check_known(cfg)
         checked = check_config(cfg)
         build_parts(RunFolder(name), checked)  # which parts do not fit together
         print_estimate(name, estimate(cfg, device))

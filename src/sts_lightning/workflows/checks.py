@@ -24,7 +24,6 @@ from torch import nn
 from sts_lightning.config.build import build, items, shared_settings
 from sts_lightning.config.check import (
     check_config,
-    check_known,
     data_arguments,
     path_override,
     suggest,
@@ -210,7 +209,6 @@ def check_later_run(run: RunFolder, cfg: DictConfig, read: set[str]) -> str | No
         check_links(run.path)
     if run.resumable:
         check_checkpoints(run)
-    check_known(cfg)
     cfg = check_config(cfg)
     built = build_parts(run, cfg)
     key = f"{OmegaConf.to_yaml(cfg.data)}{shared_settings(cfg)}"

@@ -15,7 +15,6 @@ import logging
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -165,7 +164,7 @@ def _as_begun(folder: RunFolder, cfg: DictConfig) -> DictConfig:
         return cfg
     stored, cfg = folder.settings(), copy.deepcopy(cfg)
     with open_dict(cfg):
-        for key in set(map(str, cfg)) - {field.name for field in fields(TrainConfig)}:
+        for key in set(map(str, cfg)) - TrainConfig.model_fields.keys():
             del cfg[key]
     for key in ("precision", "model.dtype", "trainer.chunk_tokens", "trainer.deterministic"):
         if OmegaConf.select(cfg, key) == "auto":
