@@ -53,7 +53,7 @@ def run(main: Callable[[], Any], entry: Entry) -> None:
             stop_with_parent()
             set_user_folder(sys.argv[1:])
             with unmasked():  # a stop does not become an error of the configuration
-                check_choices(sys.argv[1:])
+                check_choices(sys.argv[1:], entry)
                 if entry == "train" and options().resume is None:
                     _add_choices()
                 main()

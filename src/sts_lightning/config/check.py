@@ -23,7 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
 from sts_lightning.config.build import LOADING, SHARED, argument_types, contains_target, items, plain
-from sts_lightning.config.schema import Settings, plain_type
+from sts_lightning.config.schema import Settings
 from sts_lightning.core.conf_folders import PACKAGED, files_of
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import as_type
@@ -122,12 +122,26 @@ LARGEST = 1e12
 """Magnitude of the largest number in a configuration; no setting has a meaning for NaN or infinity."""
 
 
-def together(mistakes: Sequence[ConfigError]) -> ConfigError:
-    """Return one error for all mistakes, with a line for each."""
-    if len(mistakes) == 1:
-        return mistakes[0]
-    lines = [f"{len(mistakes)} mistakes:", *map(str, mistakes)]
-    return ConfigError("\n  ".join(lines), key=mistakes[0].key)
+def together(mistakes: Iterable[ConfigError]) -> ConfigError:
+    """Return one error for all mistakes, with a line for each; for each key the first."""
+    by_key: dict[str, ConfigError] = {}
+    for mistake in mistakes:
+        by_key.setdefault(mistake.key or str(mistake), mistake)
+    first, *others = by_key.values()
+    if not others:
+        return first
+    lines = [f"{len(by_key)} mistakes:", *map(str, by_key.values())]
+    return ConfigError("\n  ".join(lines), key=first.key)
+
+
+def reject(mistakes: Iterable[ConfigError]) -> None:
+    """Raise one error for all mistakes, if there are any; see `together`.
+
+    Raises:
+        ConfigError: There are mistakes.
+    """
+    if found := list(mistakes):
+        raise together(found)
 
 
 def check_config(cfg: DictConfig) -> DictConfig:
@@ -143,11 +157,10 @@ def check_config(cfg: DictConfig) -> DictConfig:
         ConfigError: See `check_values`; or arguments do not fit the signature of what is named.
     """
     resolved = check_values(cfg)
-    mistakes = {each.key: each for key, node in items(resolved) for each in _in_target(key, node)}
-    if "data" in resolved and not any(str(key).endswith("_target_") for key in mistakes):
-        mistakes |= {each.key: each for each in _in_shared(resolved)}
-    if mistakes:
-        raise together([*mistakes.values()])
+    mistakes = [each for key, node in items(resolved) for each in _in_target(key, node)]
+    if "data" in resolved and not any(str(each.key).endswith("_target_") for each in mistakes):
+        mistakes = [*_in_shared(resolved), *mistakes]
+    reject(mistakes)
     return resolved
 
 
@@ -169,29 +182,28 @@ def check_values(cfg: DictConfig) -> DictConfig:
         if isinstance(node := resolved.get(group), DictConfig):
             with open_dict(resolved):
                 _fill_choices(group, node, group)
-    mistakes: dict[str, ConfigError] = {}
+    mistakes: list[ConfigError] = []
     try:
-        mistakes = {key: _missing(key) for key in sorted(OmegaConf.missing_keys(cfg))}
+        mistakes += [_missing(key) for key in sorted(OmegaConf.missing_keys(cfg))]
         OmegaConf.resolve(resolved)
     except OmegaConfBaseException as error:
+        reject(mistakes)  # a missing value, to which another refers
         key = str(error.full_key or "")
-        unresolved = ConfigError(f"{key}: {str(error).splitlines()[0]}".removeprefix(": "), key=key)
-        raise together([*mistakes.values()] or [unresolved]) from error
+        raise ConfigError(f"{key}: {str(error).splitlines()[0]}".removeprefix(": "), key=key) from error
     values = plain(resolved)
-    for key, number in _numbers(values):
-        if not abs(number) <= LARGEST:  # NaN, too, is not
-            mistakes[key] = ConfigError(f"{key}={number} is no number up to {LARGEST:g}.", key=key)
+    for key, value in flat(values).items():
+        numbers = [
+            each for each in (value if isinstance(value, list) else [value]) if isinstance(each, int | float)
+        ]
+        if not all(abs(number) <= LARGEST for number in numbers):  # NaN, too, is not
+            mistakes.append(ConfigError(f"{key}={value} is no number up to {LARGEST:g}.", key=key))
     schema: type[Settings] | None = getattr(OmegaConf.get_type(cfg), "settings", None)
     if schema is not None:
         for key in values.keys() - schema.model_fields.keys():
             if re.search(rf"\$\{{{re.escape(key)}[.}}]", OmegaConf.to_yaml(cfg)):  # as +width=64
                 del values[key]
-        known = [f"{key}." for key in mistakes]
-        for mistake in _in_values(schema, values):
-            if not any(key.startswith(f"{mistake.key}.") for key in known):
-                mistakes.setdefault(str(mistake.key), mistake)
-    if mistakes:
-        raise together([*mistakes.values()])
+        mistakes += _in_values(schema, values)
+    reject(mistakes)
     return resolved
 
 
@@ -281,15 +293,6 @@ def _in_shared(cfg: DictConfig) -> Iterator[ConfigError]:
             yield from _in_value(key, cfg[key], hints[argument])
 
 
-def _numbers(value: Any, key: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the numbers of nested plain values by dotted key."""
-    if isinstance(value, Mapping | list):
-        for name, item in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _numbers(item, f"{key}.{name}".removeprefix("."))
-    elif isinstance(value, int | float):
-        yield key, value
-
-
 def _in_values(schema: type[Settings], values: Mapping[str, Any]) -> Iterator[ConfigError]:
     """Yield what is wrong with values by their schema; of a union, once for each of its types."""
     try:
@@ -325,10 +328,7 @@ def _mistake(schema: type[Settings], path: Sequence[str], value: Any, kind: str,
         return ConfigError(f"{key} must {words}, got {value}.", key=key)
     if kind.startswith(("greater", "less", "multiple")):
         return ConfigError(f"{key} must {words.removeprefix('Input should ')}, got {value}.", key=key)
-    if value is None and kind == "missing":
-        return _missing(key)
-    type_: Any = schema.model_fields[name].annotation
-    return _unfit(key, value, plain_type(type_) if typing.get_origin(type_) is tuple else type_)
+    return _unfit(key, value, schema.model_fields[name].annotation)
 
 
 def check_target(path: str, node: DictConfig) -> None:
@@ -339,8 +339,7 @@ def check_target(path: str, node: DictConfig) -> None:
     Raises:
         ConfigError: A target does not exist, a key is unknown, or a value has a wrong type.
     """
-    if mistakes := list(_in_target(path, node)):
-        raise together(mistakes)
+    reject(_in_target(path, node))
 
 
 def _in_target(path: str, node: Any) -> Iterator[ConfigError]:
@@ -377,13 +376,6 @@ def _in_target(path: str, node: Any) -> Iterator[ConfigError]:
 
 def _in_value(key: str, value: Any, hint: Any) -> Iterator[ConfigError]:
     """Yield what is wrong with an argument, if its type is one that pydantic reads."""
-    if choices := _choices(hint):
-        if not any(value == choice and type(value) is type(choice) for choice in choices):  # 1 == True
-            yield _unfit(key, value, hint)
-        return
-    if value is None and hint is not Any and types.NoneType not in typing.get_args(hint):
-        yield _missing(key)
-        return
     try:
         as_type(plain(value), hint)
     except ValueError:
@@ -405,7 +397,10 @@ def _choices(hint: Any) -> list[Any]:
 
 def _unfit(key: str, value: Any, hint: Any) -> ConfigError:
     """Return the error for a value that a type does not have."""
-    if not (choices := _choices(hint)):
+    choices = _choices(hint)
+    if value is None and not choices:
+        return _missing(key)
+    if not choices:
         name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
         return ConfigError(f"{key}={value!r} is not of type {name}.", key=key)
     known = [shown(choice) for choice in choices]

@@ -15,7 +15,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
 import yaml
-from annotated_types import Ge, Gt, Le, Lt, MultipleOf
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MultipleOf
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
@@ -95,7 +95,7 @@ Positive = Annotated[float, Gt(0), Must("be positive")]
 
 NotNegative = Annotated[float, Ge(0), Must("not be negative")]
 
-Below1 = Annotated[float, Ge(0), Lt(1), Must("lie in [0, 1)")]
+Fraction = Annotated[float, Ge(0), Lt(1)]
 
 Share = Annotated[float, Ge(0), Le(1), Must("be a share from 0 to 1")]
 
@@ -107,13 +107,12 @@ Length = Annotated[Annotated[int, Ge(1)] | Literal[-1] | None, Must("be at least
 
 Stored = Annotated[StoredAs, Must(f"be among {', '.join(get_args(StoredAs))}")]
 
-Warmup = Annotated[
-    Annotated[float, Ge(0), Lt(1)] | Annotated[float, Ge(1), MultipleOf(1)],
-    Must("be a fraction of the run in [0, 1), or a whole number of steps"),
-]
+Steps = Annotated[float, Ge(1), MultipleOf(1)]
+
+Warmup = Annotated[Fraction | Steps, Must("be a fraction of the run in [0, 1), or a whole number of steps")]
 
 Every = Annotated[
-    Annotated[float, Gt(0), Lt(1)] | Annotated[float, Ge(1), MultipleOf(1)] | None,
+    Annotated[float, Gt(0), Lt(1)] | Steps | None,
     Must("be a fraction of an epoch below 1, a whole number of steps, or null: once per epoch"),
 ]
 
@@ -133,36 +132,28 @@ class Settings(BaseModel):
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         fields: list[Any] = []
         for name, setting in cls.model_fields.items():
-            kind: Any = plain_type(setting.annotation)
-            if hasattr(kind, "settings"):
-                value = field(default_factory=kind)
-            elif setting.is_required():
-                value = field(default=MISSING)
-            else:
-                value = field(default_factory=partial(setting.get_default, call_default_factory=True))
-            fields.append((name, kind, value))
+            type_ = composed_type(setting.annotation)
+            default: Any = partial(setting.get_default, call_default_factory=True)
+            if setting.is_required():
+                default = type_ if hasattr(type_, "settings") else lambda: MISSING
+            fields.append((name, type_, field(default_factory=default)))
         place = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.structured"}  # for pickle
         cls.structured = make_dataclass(cls.__name__, fields, namespace={"settings": cls, **place})
 
 
-def plain_type(hint: Any) -> Any:
-    """Return the type of a setting as OmegaConf knows it; Any for several, and for what it would convert."""
+def composed_type(hint: Any) -> Any:
+    """Return the type of a setting for OmegaConf; Any for several, and for what it would convert to true."""
     origin, of = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return plain_type(of[0])
+        return composed_type(of[0])
     if origin is Literal:
-        return plain_type(Union[tuple(map(type, of))])  # noqa: UP007
+        return composed_type(Union[tuple(map(type, of))])  # noqa: UP007
     if origin in (Union, UnionType):
-        kinds = {plain_type(each) for each in of} - {NoneType}
-        kind: Any = kinds.pop() if len(kinds) == 1 else Any
-        return kind | None if kind is not Any and NoneType in of else kind
-    if origin is not None:
-        return origin[tuple(map(plain_type, of))]
-    if not isinstance(hint, type):
-        return hint
-    if issubclass(hint, Settings):
-        return hint.structured
-    return Any if hint is bool or issubclass(hint, BaseModel) else hint  # 7 and "yes" would become true
+        types = {composed_type(each) for each in of}
+        return Any if Any in types or len(types - {NoneType}) > 1 else Union[tuple(types)]  # noqa: UP007
+    if of:
+        return origin[tuple(map(composed_type, of))]
+    return Any if hint is bool else getattr(hint, "structured", hint)
 
 
 class Named(BaseModel):
@@ -170,20 +161,16 @@ class Named(BaseModel):
 
     model_config = ConfigDict(extra="allow", strict=True)
 
+    structured: ClassVar[Any] = Any
+
     target: str = Field(alias="_target_")
-
-
-class Nothing(BaseModel):
-    """What the choice ``none`` of a group has."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 BUILT = Must("have a _target_, the class or function that builds it", kind="component")
 
 Component = Annotated[Named, BUILT]
 
-Optional = Annotated[Named | Nothing | None, BUILT]
+OptionalComponent = Annotated[Named | Annotated[dict[str, Any], MaxLen(0)] | None, BUILT]
 
 
 class PromptConfig(Settings):
@@ -213,7 +200,7 @@ class OptimConfig(Settings):
     weight_decay: NotNegative
     layer_decay: Annotated[float, Gt(0), Le(1), Must("lie in (0, 1]")]
     decay_embeddings: bool = True
-    betas: tuple[Below1, Below1]
+    betas: Annotated[tuple[Fraction, Fraction], Must("be two numbers in [0, 1)")]
     eps: Positive
     schedule: Schedule
     warmup: Warmup
@@ -285,8 +272,8 @@ class TrainConfig(Settings):
     model: Component
     prompt: PromptConfig
     loss: Component
-    regularizer: Optional = None
-    auxiliary: Optional = None
+    regularizer: OptionalComponent = None
+    auxiliary: OptionalComponent = None
     data: Component
     optim: OptimConfig
     trainer: TrainerConfig
