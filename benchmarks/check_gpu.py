@@ -142,7 +142,7 @@ class Bench(NamedTuple):
         from sts_lightning.planning.estimate import estimate
         from sts_lightning.planning.gpus import find_device
 
-        (cfg,) = compose_train(self.settings(name)).values()
+        cfg = compose_train(self.settings(name))
         plan = estimate(cfg, find_device("cpu") if self.rehearse else this_card())
         micro = "the whole batch" if plan.micro_batch is None else f"micro batches of {plan.micro_batch}"
         time = "" if plan.seconds is None else f"{plan.seconds / plan.steps:.2f} s a step, "

@@ -68,7 +68,7 @@ def planned(rate: float) -> None:
         "prompt=eol",
         f"model.adapter.lora_dropout={rate}",
     ]
-    cfg = check_config(compose_train(settings)["run"])
+    cfg = check_config(compose_train(settings))
     activations, traffic = {}, {}
     for name, replace in (("peft", lambda model: None), ("ours", fuse)):
         with patch.object(adapters, "fuse", replace):

@@ -119,7 +119,7 @@ def main() -> None:
         overrides = drawn(numbers)
         if options.only and turn + 1 not in options.only:
             continue
-        cfg = compose_train([*SHORT, *overrides])["run"]
+        cfg = compose_train([*SHORT, *overrides])
         real, plan = measured(cfg), planned(cfg)
         errors.append(plan / real - 1)
         print(f"{turn + 1:3} {real / 2**20:8.2f} MiB {errors[-1]:+.1%}  {' '.join(overrides)}", flush=True)

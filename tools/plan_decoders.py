@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from sts_lightning.config.compose import compose_train
+from sts_lightning.config.start import compose_runs
 from sts_lightning.planning.cost_lines import size
 from sts_lightning.planning.estimate import estimate
 from sts_lightning.planning.gpus import GIB, find_device
@@ -27,7 +27,7 @@ WITHOUT_DATA = "data_root=/nowhere"
 
 
 def main() -> None:
-    """Print a row for each stage of each recipe on each GPU."""
+    """Print a row for each run of each recipe on each GPU."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--card", nargs="*", default=["rtx4090", "h100"], help="GPUs by name")
     parser.add_argument(
@@ -35,17 +35,17 @@ def main() -> None:
     )
     options = parser.parse_args()
     cards = [find_device(name) for name in options.card]
-    print("| recipe | stage | batch | steps | card | micro batch | memory | hours |")
+    print("| recipe | run | batch | steps | card | micro batch | memory | hours |")
     print("|---|---|---|---|---|---|---|---|")
     for recipe in options.only:
-        for stage, cfg in compose_train([*recipe.split(), WITHOUT_DATA]).items():
+        for cfg in compose_runs([*recipe.split(), WITHOUT_DATA]):
             for card in cards:
                 plan = estimate(cfg, card)
                 hours = "" if plan.seconds is None else f"{plan.seconds / 3600:.1f}"
                 name = f"{card.name}, {card.memory // GIB} GB"
                 cells = (plan.steps, name, plan.micro_batch or "all", size(plan.memory), hours)
                 print(
-                    f"| `{recipe}` | {stage} | {cfg.data.batch_size} |",
+                    f"| `{recipe}` | {cfg.name} | {cfg.data.batch_size} |",
                     " | ".join(f"{cell:,}" if isinstance(cell, int) else cell for cell in cells),
                     "|",
                     flush=True,

@@ -113,7 +113,7 @@ def recorded_run(run: RunFolder, keep: Path | None = None) -> RecordedRun:
     """Return what is recorded of a finished run.
 
     Args:
-        run: Its folder, of several stages that of the last one.
+        run: Its folder.
         keep: Folder that gets a copy of its predictions; None: only their hash is kept.
     """
     metrics = run.metrics()
@@ -187,7 +187,7 @@ def record_of_runs(folder: Path, name: str, command: str, keep: Path | None = No
         raise CheckpointError(f"{what}; a row would be recorded with fewer runs than it has.")
     results = []
     for group in group_seeds(listed):
-        single = [recorded_run(run.folder.last_stage(), keep) for run in group.runs]
+        single = [recorded_run(run.folder, keep) for run in group.runs]
         columns = [column for column in single[0].scores if all(column in run.scores for run in single)]
         means = {
             column: round(statistics.mean(run.scores[column] for run in single), 4) for column in columns

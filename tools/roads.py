@@ -119,14 +119,13 @@ def batch(run: Path, to: Path) -> Road:
     """Train on one batch as a run is configured: from the rows of the data to the gradients."""
     from sts_lightning.config.check import check_config
     from sts_lightning.runs.folder import RunFolder
-    from sts_lightning.workflows.build import build_experiment
-    from sts_lightning.workflows.checks import validate
+    from sts_lightning.workflows.train import prepare
 
     cfg = check_config(RunFolder(run).load_config())
     cfg.trainer.max_steps = 1
-    experiment = build_experiment(validate(RunFolder(to), cfg), "")
+    experiment = prepare(RunFolder(to), cfg)
     road, module = Road(), experiment.module
-    loader = experiment.parts.data.train_dataloader()
+    loader = experiment.data.train_dataloader()
     loader.collate_fn = road.watch(loader.collate_fn)
     for name in ("training_step", "backward"):
         setattr(module, name, road.watch(getattr(module, name)))

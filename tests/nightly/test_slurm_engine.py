@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import EXACT, ROOT, SHORT_DATA
+from tests.support.two_runs import write_experiments
 
 pytest.importorskip("submitit", reason="needs the extra slurm")
 
@@ -253,18 +254,19 @@ def test_what_slurm_rejects_is_one_line(setting: str, message: str, tmp_path: Pa
     assert "Traceback" not in output
 
 
-def test_shared_stages_are_dependencies(tmp_path: Path) -> None:
-    stages = ["+stages.one.experiment=stage2", "+stages.two.experiment=stage2"]
-    code, output = sweep(tmp_path, *stages, "trainer.max_steps=2", "+stages.two.optim.lr=1e-5,1e-4")
+def test_runs_that_jobs_start_from_are_dependencies(tmp_path: Path) -> None:
+    write_experiments(tmp_path / "conf")
+    code, output = sweep(tmp_path, "init_from=experiment:one", "trainer.max_steps=2", "optim.lr=1e-5,1e-4")
     assert code == 0, output
     assert "3 of 3 done" in output
-    (stage,) = (tmp_path / "runs" / "sweep" / "stages").iterdir()
+    found = {path: json.loads(path.read_text()) for path in tmp_path.glob("runs/sweep/*/metrics.json")}
+    (first,) = {each["earlier"][0]["run"] for each in found.values() if each["earlier"]}
     scripts = [path.read_text() for path in tmp_path.glob("runs/sweep/.submitit/*_submission.sh")]
     assert sum("--dependency=afterany:" in text for text in scripts) == 1
-    begun = stage.joinpath("metrics.json").stat().st_mtime
-    for path in tmp_path.glob("runs/sweep/*/two/metrics.json"):
-        assert json.loads(path.read_text())["earlier"][0]["run"].endswith(stage.name)
-        assert (path.parent / "config.yaml").stat().st_mtime > begun
+    ended = (tmp_path / first / "metrics.json").stat().st_mtime
+    later = [path for path, each in found.items() if each["earlier"]]
+    assert len(later) == 2
+    assert all((path.parent / "config.yaml").stat().st_mtime > ended for path in later)
 
 
 def test_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

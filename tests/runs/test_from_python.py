@@ -23,6 +23,7 @@ from sts_lightning.losses.base import Loss, cosine_rows, require
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.module import STSModule
 from tests.conftest import EXACT
+from tests.support.two_runs import write_experiments
 from tests.support.whole_runs import weights
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -178,16 +179,24 @@ def test_a_class_of_ones_own_in_a_thread(short: Callable[..., RunFolder]) -> Non
     assert (start - end).abs().max() > 1e-5
 
 
-def test_stages_give_the_last_one(short: Callable[..., RunFolder]) -> None:
-    Path("conf/experiment").mkdir(parents=True)
-    Path("conf/sts_lightning").touch()
-    stages = {"one": {"experiment": "demo"}, "two": {"experiment": "demo", "seed": 2}}
-    text = "# @package _global_\n" + yaml.safe_dump({"stages": stages, "name": "both"})
-    Path("conf/experiment/both.yaml").write_text(text)
-    run = short(experiment="both", folder="both")
-    assert run.path == Path.cwd() / "both" / "two"
-    assert run.settings()["init_from"].endswith("both/one")
-    assert (run.settings()["seed"], run.settings()["data"]["batch_size"]) == (2, 16)
+def test_a_run_from_an_experiment(short: Callable[..., RunFolder]) -> None:
+    """The first run has what both share; a class in place of a choice is this run's own."""
+    write_experiments(Path("conf"))
+    run = short(init_from="experiment:one", loss=ScaledLoss, folder="runs/two", settings={"seed": 5})
+    first = RunFolder(run.settings()["init_from"])
+    assert run.path == Path.cwd() / "runs" / "two"
+    assert first.path.parent == Path("runs")
+    assert (first.settings()["name"], first.settings()["seed"]) == ("one", 5)
+    assert first.settings()["model"] == run.settings()["model"]
+    assert first.settings()["loss"]["_target_"].endswith("PearsonLoss")
+    assert run.settings()["loss"]["_target_"] == f"{__name__}.ScaledLoss"
+    assert len(run.metrics().trained_on) == 2
+
+
+def test_a_choice_within_another(short: Callable[..., RunFolder]) -> None:
+    inner = {"loss@loss.inner": "pearson", "loss.inner.official": True, "loss.dimensions": [32, 16]}
+    loss = short(loss="matryoshka", settings=inner).settings()["loss"]
+    assert loss["inner"] == {"_target_": "sts_lightning.losses.pearson.PearsonLoss", "official": True}
 
 
 @pytest.mark.parametrize(
@@ -198,6 +207,11 @@ def test_stages_give_the_last_one(short: Callable[..., RunFolder]) -> None:
         ({"settings": {"optim.lr": "fast"}}, ConfigError, "optim.lr=fast"),
         ({"loss": "infonce"}, ConfigError, "InfoNCELoss needs 2 or more views and no label"),
         ({"settings": {"trainer.devices": 2}}, ConfigError, "several devices"),
+        (
+            {"settings": {"loss.parts": {"a": "mse"}}, "loss": "joint"},
+            ConfigError,
+            r"\+loss@loss\.parts\.a=mse",
+        ),
     ],
 )
 def test_errors_are_exceptions_and_leave_nothing(

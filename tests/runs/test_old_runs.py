@@ -26,6 +26,8 @@ from tests.support.whole_runs import metrics
 
 FIXTURES = Path("tests/fixtures/runs_0.3.0")
 RUNS = sorted({path.stem for path in (ROOT / FIXTURES).glob("*.json")} - {"interrupted"})
+LAST = {"stages": "stages/stage2"}
+"""Folders of runs that are called otherwise."""
 
 Config = Callable[..., DictConfig]
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -49,19 +51,36 @@ def same_vectors(folder: Path, name: str) -> None:
     np.testing.assert_allclose(vectors, expected(name)["vectors"], atol=1e-5)
 
 
+def folder_of(name: str) -> Path:
+    return FIXTURES / LAST.get(name, name)
+
+
 def evaluated(config: Config, *overrides: str) -> float:
     settings = [f"test={FIXTURES}/pairs.csv", "data_root=data", *overrides]
     return evaluate_in(Path("scores"), config(*settings, of="eval"))
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_loads_with_the_vectors_of_the_release(name: str, runs: Path) -> None:
-    same_vectors(runs / name, name)
+def test_loads_with_the_vectors_of_the_release(name: str) -> None:
+    same_vectors(folder_of(name), name)
+
+
+def test_the_folder_of_stages_names_the_last_one(runs: Path, cli: Cli, config: Config) -> None:
+    message = "stages holds stages of 0.3; open .*stages/stage2"
+    for read in (
+        lambda: sts_lightning.load(runs / "stages"),
+        lambda: evaluated(config, f"ckpt={runs / 'stages'}"),
+        lambda: export(runs / "stages", Path("out"), "merged"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            read()
+    resumed = cli("train.py", f"resume={runs / 'stages'}")
+    assert "holds stages of 0.3; open" in resumed.stderr
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_evaluates_to_the_score_of_the_release(name: str, runs: Path, config: Config) -> None:
-    assert evaluated(config, f"ckpt={runs / name}") == pytest.approx(expected(name)["pairs"], abs=1e-3)
+def test_evaluates_to_the_score_of_the_release(name: str, config: Config) -> None:
+    assert evaluated(config, f"ckpt={folder_of(name)}") == pytest.approx(expected(name)["pairs"], abs=1e-3)
 
 
 def test_a_kept_step_evaluates_to_the_score_of_the_release(runs: Path, config: Config) -> None:
@@ -71,8 +90,8 @@ def test_a_kept_step_evaluates_to_the_score_of_the_release(runs: Path, config: C
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_exports_with_the_vectors_of_the_release(name: str, runs: Path) -> None:
-    main(["export", str(runs / name), "out", "--format", "sentence-transformers"])
+def test_exports_with_the_vectors_of_the_release(name: str) -> None:
+    main(["export", str(folder_of(name)), "out", "--format", "sentence-transformers"])
     same_vectors(Path("out"), name)
     theirs = SentenceTransformer("out", device="cpu", trust_remote_code=True)
     np.testing.assert_allclose(
@@ -81,8 +100,8 @@ def test_exports_with_the_vectors_of_the_release(name: str, runs: Path) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_is_whole(name: str, runs: Path) -> None:
-    main(["runs", "check", str(runs / name)])  # which exits where anything is wrong
+def test_is_whole(name: str) -> None:
+    main(["runs", "check", str(folder_of(name))])  # which exits where anything is wrong
 
 
 def test_all_are_listed(runs: Path) -> None:
@@ -90,7 +109,8 @@ def test_all_are_listed(runs: Path) -> None:
     with Path("table.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     listed = {Path(row["run"]).name: float(row["dev"] or "nan") for row in rows}
-    dev = {name: expected(name)["dev"] for name in RUNS}
+    dev = {folder_of(name).name: expected(name)["dev"] for name in RUNS}
+    assert np.isfinite(listed.pop("stage1"))
     assert np.isnan([listed.pop(name) for name in ("interrupted", "eval", "eval_step")]).all()
     assert listed == pytest.approx(dev)
 

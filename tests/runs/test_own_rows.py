@@ -33,6 +33,7 @@ from sts_lightning.workflows.evaluate import evaluate_in
 from sts_lightning.workflows.verify import verify
 from tests.conftest import CONF, EXACT
 from tests.support.interruptions import PowerCut
+from tests.support.parts import losses, part
 from tests.support.row_files import ROW_RUN, write_rows
 from tests.support.whole_runs import metrics, same_results
 
@@ -316,10 +317,9 @@ def test_a_test_file_of_rows_is_reported_beside_others(
 
 
 def test_rows_select_in_joint_data(rows: Path, config: Config, tmp_path: Path) -> None:
-    sizes = "train_size: 60, dev_size: 50, test_size: 60"
-    own = [f"data.parts={{qa: {{data: triplets_file, path: {rows}/qa.csv, batch_size: 16}}, "]
-    own = ["data=joint", f"{own[0]}sts: {{data: toy, batch_size: 10, {sizes}}}}}", "data.dev_part=qa"]
-    own += ["loss=joint", "loss.parts={qa: infonce, sts: pearson}", "trainer.max_epochs=1", "logger=csv"]
+    own = ["data=joint", *part("qa", "triplets_file", path=rows / "qa.csv", batch_size=16)]
+    own += part("sts", "toy", batch_size=10, train_size=60, dev_size=50, test_size=60)
+    own += [*losses(qa="infonce", sts="pearson"), "data.dev_part=qa", "trainer.max_epochs=1", "logger=csv"]
     train_in(tmp_path / "run", config("model=tiny_bert", *own))
     stored = metrics(tmp_path / "run")
     assert (stored["dev"]["queries"], stored["verdict"]["score"]) == (12, "MRR@10")

@@ -95,11 +95,10 @@ def overrides(experiment: str, teacher: Path | None = None) -> list[str]:
         "pcc_stage2": [*decoder("opt"), "trainer.init=best"],
     }.get(experiment, [])
     if experiment == "minilm_joint":
-        parts = [
-            f"data.parts.{name}.{key}" for name in ("nli", "sts") for key in ("data=toy", "batch_size=8")
-        ]
+        parts = [f"data@data.parts.{name}=toy" for name in ("nli", "sts")]
+        parts += [f"data.parts.{name}.batch_size=8" for name in ("nli", "sts")]
         plain = [text for text in STEPS if not text.startswith("data")]
-        return [f"experiment={experiment}", *plain, *parts, "++data.parts.nli.kind=triplets"]
+        return [f"experiment={experiment}", *plain, *parts, "data.parts.nli.kind=triplets"]
     return [f"experiment={experiment}", *STEPS, f"data.kind={KINDS[experiment]}", *extra]
 
 

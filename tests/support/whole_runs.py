@@ -14,6 +14,7 @@ from sts_lightning.models.loading.pipeline import read_model
 from sts_lightning.runs.folder import RunFolder, Which
 from sts_lightning.runs.history import read_history
 from tests.conftest import SHORT_RUN
+from tests.support.parts import losses, part
 
 EPOCHS = [
     *SHORT_RUN,
@@ -23,17 +24,16 @@ EPOCHS = [
     "trainer.save_every=5",
 ]
 
-_SIZES = "train_size: 60, dev_size: 50, test_size: 60"
+_SIZES = {"train_size": 60, "dev_size": 50, "test_size": 60}
 
 JOINT = [
     "model=tiny_bert",
     "name=run",
     "data=joint",
-    f"data.parts={{nli: {{data: toy, kind: triplets, batch_size: 8, {_SIZES}}}, "
-    f"cls: {{data: toy, kind: classes, batch_size: 12, {_SIZES}}}, "
-    f"sts: {{data: toy, batch_size: 10, {_SIZES}}}}}",
-    "loss=joint",
-    "loss.parts={nli: infonce, cls: cross_entropy, sts: pearson}",
+    *part("nli", "toy", kind="triplets", batch_size=8, **_SIZES),
+    *part("cls", "toy", kind="classes", batch_size=12, **_SIZES),
+    *part("sts", "toy", batch_size=10, **_SIZES),
+    *losses(nli="infonce", cls="cross_entropy", sts="pearson"),
     "trainer.max_epochs=2",
     "trainer.val_every=0.5",
     "trainer.log_every_n_steps=1",

@@ -10,18 +10,19 @@ from typing import Any
 
 from hydra import compose
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 import sts_lightning.cli.entries.train  # noqa: F401  # registers what names a run folder
 from sts_lightning.cli.hydra_app import showing_progress
 from sts_lightning.config.by_file import choose_by_file
-from sts_lightning.config.check import path_override, shown
-from sts_lightning.config.compose import check_choices, compose_stages, composing, explain, job_config
+from sts_lightning.config.check import written
+from sts_lightning.config.compose import check_choices, composing, explain, job_config, without_hydra
+from sts_lightning.config.start import SHARED, earlier_runs
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.hardware import set_cpu_defaults, set_gpu_defaults
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import run_stages, train_in
+from sts_lightning.workflows.command import train_after
 
 
 def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {}, **choices: Any) -> RunFolder:
@@ -44,7 +45,7 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
             given. So may a class for a choice, as in ``loss=MyLoss`` or ``loss=partial(MyLoss, delta=0.2)``.
 
     Returns:
-        The run, of several stages the last one.
+        The run.
 
     Raises:
         UserError: The configuration, the data or the folder cannot be used, or the run was stopped.
@@ -59,7 +60,7 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
     if folder is not None:
         given["hydra.run.dir"] = folder
     own = {key: value for key, value in given.items() if isinstance(value, type | partial)}
-    overrides = [f"{key}={_written(value)}" for key, value in given.items() if key not in own]
+    overrides = [f"{key}={written(value)}" for key, value in given.items() if key not in own]
     check_choices(overrides)
     deciding = [*overrides, *(f"{key}=own" for key in own)]
     if is_file and "experiment" in given:  # its loss stays, the file takes the place of its data
@@ -69,43 +70,30 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
     with contextlib.ExitStack() as folders:
         try:
             with composing():
-                cfg, path = _composed(overrides, own)
-                folders.callback(RunFolder(path).remove_if_empty)
-                here = "hydra.run.dir=."  # else each would make a folder
-                stages = compose_stages(cfg, overrides, lambda texts: _composed([*texts, here], own)[0])
+                composed = _composed(overrides, own)
+                with job_config(composed):
+                    run = RunFolder(Path(composed.hydra.run.dir).absolute())
+                folders.callback(run.remove_if_empty)
+                cfg, shared = without_hydra(composed), {key: own[key] for key in own if key in SHARED}
+                parent = Path(run.name).parent
+                earlier = earlier_runs(cfg, overrides, parent, lambda texts: _composed(texts, shared))
         except (HydraException, OmegaConfBaseException) as error:
             raise explain(error, "train", overrides) from error
-        for each in [cfg, *stages.values()]:
+        for each in (cfg, *(before.cfg for before in earlier)):
             if each.trainer.devices != 1 or each.trainer.num_nodes != 1:
                 raise ConfigError("several devices: start the run by the command.", key="trainer.devices")
-        run = RunFolder(path)
         run.path.mkdir(parents=True, exist_ok=True)  # as Hydra does; an empty one is removed with its parents
         with showing_progress():
-            if stages:
-                run_stages(run, stages)
-            else:
-                train_in(run.path, cfg)
-    return run.last_stage()
+            train_after(run, cfg, earlier)
+    return run
 
 
-def _composed(overrides: Sequence[str], own: Mapping[str, Any]) -> tuple[DictConfig, Path]:
-    """Compose the configuration of a run and its folder; classes take the place of what their keys name."""
+def _composed(overrides: Sequence[str], own: Mapping[str, Any]) -> DictConfig:
+    """Compose the configuration of a run; classes take the place of what their keys name."""
     cfg = compose("train", list(overrides), return_hydra_config=True)
     for key, value in own.items():
         cls, arguments = (value.func, value.keywords) if isinstance(value, partial) else (value, {})
         node = {"_target_": f"{cls.__module__}.{cls.__qualname__}", **arguments}
         OmegaConf.update(cfg, key, node, merge=False)
         cfg.hydra.runtime.choices[key] = cls.__name__  # for the name of the run
-    with job_config(cfg), open_dict(cfg):
-        cfg.name, path = cfg.name, cfg.hydra.run.dir
-        cfg.pop("hydra")
-    return cfg, Path(path).absolute()
-
-
-def _written(value: Any) -> str:
-    """Return a value as Hydra's command line has it."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_written(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_written, value)) + "]"
-    return path_override("", value)[1:] if isinstance(value, str | Path) else shown(value)
+    return cfg

@@ -8,19 +8,20 @@ import click
 
 from sts_lightning.config.by_file import choose_by_file
 from sts_lightning.config.check import check_config, with_home
-from sts_lightning.config.compose import check_choices, compose_train
+from sts_lightning.config.compose import check_choices
+from sts_lightning.config.start import compose_runs
 from sts_lightning.planning.cost_lines import print_estimate
 from sts_lightning.planning.estimate import estimate
 from sts_lightning.planning.gpus import find_device
-from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.checks import build_parts
+from sts_lightning.training.assembly import assemble
+from sts_lightning.workflows.checks import check_parts
 
 
 @click.command("plan")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--card", help="rtx4090, a100-80, h100, ..., or its memory, as 24GB. Default: this machine.")
 def plan_command(overrides: Sequence[str], card: str | None) -> None:
-    """Plan a training run, or each of its stages, without a GPU.
+    """Plan a training run, and those that it starts from by an experiment, without a GPU.
 
     Overrides are those of the run, such as model=mistral7b prompt=eol.
     """
@@ -28,7 +29,7 @@ def plan_command(overrides: Sequence[str], card: str | None) -> None:
     check_choices(overrides)
     overrides = [*overrides, *choose_by_file(overrides)]
     device = None if card is None else find_device(card)
-    for name, cfg in compose_train(overrides).items():
+    for cfg in compose_runs(overrides):
         checked = check_config(cfg)
-        build_parts(RunFolder(name), checked)  # which parts do not fit together
-        print_estimate(name, estimate(cfg, device))
+        check_parts(assemble(checked, "meta"))  # which parts do not fit together
+        print_estimate(cfg.name, estimate(cfg, device))

@@ -95,7 +95,7 @@ def compare_command(runs: Sequence[Path], others: Sequence[Path], resamples: int
     check_distinct(others, "--to")
     if not others:
         for run in runs:
-            log.info("%s: %s", last_name(run), in_words(stored_verdict(RunFolder(run).last_stage())))
+            log.info("%s: %s", last_name(run), in_words(stored_verdict(RunFolder(run))))
         return
     first, second, difference, score, units = compare(runs, others, resamples)
     table = Table(

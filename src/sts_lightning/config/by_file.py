@@ -51,7 +51,7 @@ def choose_by_file(overrides: Sequence[str]) -> list[str]:
     """
     typed = _typed(overrides)
     names = list(dict.fromkeys(_values(typed.get("path"))))
-    if any(key in ("data", "experiment") or key.startswith("stages.") for key in typed):
+    if {"data", "experiment"} & typed.keys():
         return []
     if not names or not all(map(_is_file, names)):
         return []  # of the hub, or only composing tells the name
@@ -91,7 +91,8 @@ def _typed(overrides: Sequence[str]) -> dict[str, Override]:
             override = parser.parse_override(text)
         except HydraException:
             continue
-        typed[override.key_or_group] = override
+        if override.package is None:  # not of a part, as +data@data.parts.nli
+            typed[override.key_or_group] = override
     return typed
 
 

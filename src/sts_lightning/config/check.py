@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import difflib
 import json
 import os
 import re
+import shlex
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
 from hydra.utils import get_method
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
 from sts_lightning.config.build import LOADING, SHARED, argument_types, contains_target, items, plain
 from sts_lightning.config.schema import Settings
-from sts_lightning.core.conf_folders import PACKAGED, files_of
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import as_type
 
@@ -111,11 +107,20 @@ def shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def stage_overrides(overrides: Iterable[str], experiment: str) -> list[str]:
-    """Return the overrides of one stage of a run: its experiment, and those common to all stages."""
-    of_run = ("experiment=", "stages.", "name=")
-    common = [text for text in overrides if not text.lstrip("+~").startswith(of_run)]
-    return [f"experiment={experiment}", *common]
+TWO_RUNS = (
+    "Stages are runs of their own: init_from=experiment:NAME trains that experiment first, as experiment=pcc "
+    "does, and init_from=RUN starts from a run."
+)
+"""What to type in place of stages."""
+
+
+def written(value: Any) -> str:
+    """Return a value as Hydra's command line has it."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {written(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(written, value)) + "]"
+    return path_override("", value)[1:] if isinstance(value, str | Path) else shown(value)
 
 
 LARGEST = 1e12
@@ -178,10 +183,6 @@ def check_values(cfg: DictConfig) -> DictConfig:
             NaN or infinite, or not among the choices.
     """
     resolved = copy.deepcopy(cfg)
-    for group in NESTED:
-        if isinstance(node := resolved.get(group), DictConfig):
-            with open_dict(resolved):
-                _fill_choices(group, node, group)
     mistakes: list[ConfigError] = []
     try:
         mistakes += [_missing(key) for key in sorted(OmegaConf.missing_keys(cfg))]
@@ -190,6 +191,7 @@ def check_values(cfg: DictConfig) -> DictConfig:
         reject(mistakes)  # a missing value, to which another refers
         key = str(error.full_key or "")
         raise ConfigError(f"{key}: {str(error).splitlines()[0]}".removeprefix(": "), key=key) from error
+    mistakes += _in_nested(resolved)
     values = plain(resolved)
     for key, value in flat(values).items():
         numbers = [
@@ -211,59 +213,42 @@ NESTED = {"data": ("parts",), "loss": ("parts", "terms", "inner")}
 """Settings of groups that hold nodes of the same group."""
 
 
-def _fill_choices(group: str, node: DictConfig, path: str) -> None:
-    """Replace names of choices in settings of `NESTED` by what their files have, in place.
-
-    A name stands for the node, ``pearson``, or in it beside settings, ``{loss: infonce, temperature: 0.1}``.
-    """
-    for key in NESTED[group]:
-        named = node if key == "inner" else node.get(key)
-        for name in list(named) if isinstance(named, DictConfig) else ():
-            if (name == key or named is not node) and not OmegaConf.is_interpolation(named, name):
-                below = key if named is node else f"{key}.{name}"
-                named[name] = _filled(group, named[name], f"{path}.{below}")
-
-
-def _filled(group: str, value: Any, path: str) -> Any:
-    name, settings = value, DictConfig({})
-    if isinstance(value, DictConfig) and group in value:
-        name = value[group]
-        settings = OmegaConf.masked_copy(value, [str(key) for key in value if key != group])
-    if isinstance(name, str):
-        value = OmegaConf.merge(_group_file(group, name, path), settings)
-    if isinstance(value, DictConfig) and "_target_" in value:
-        _fill_choices(group, value, path)
-    elif value is not None:
-        raise ConfigError(
-            f"{path} must be a choice of {group}, alone or with settings as in {{{group}: NAME, ...}}.",
-            key=path,
-            hint=f"There are: {', '.join(files_of(group))}.",
+def _in_nested(cfg: DictConfig) -> Iterator[ConfigError]:
+    """Yield an error for names of choices in `NESTED`, as version 0.3 had them: Hydra composes choices."""
+    named = {
+        key: words
+        for group in NESTED
+        if isinstance(node := cfg.get(group), DictConfig)
+        for key, words in _named_nodes(group, node, group)
+    }
+    if named:
+        first = next(iter(named.values())).split()[0]
+        entry = first.lstrip("+").replace("=", ": ")
+        yield ConfigError(
+            f"{', '.join(named)}: a choice within another is typed as {' '.join(named.values())}",
+            key=next(iter(named)),
+            hint=f"(In the defaults list of a file: - {'' if first[0] == '+' else 'override '}/{entry})",
         )
-    return value
 
 
-def _group_file(group: str, name: str, path: str) -> DictConfig:
-    """Return the settings of a file of a group, as Hydra composes it for a choice of the group itself."""
-    files = files_of(group)
-    if name not in files:
-        hint = suggest(name, files) or f"There are: {', '.join(files)}."
-        raise ConfigError(f"{path}: there is no {group} named {name!r}.", key=path, hint=hint)
-    node = OmegaConf.load(files[name])
-    assert isinstance(node, DictConfig)
-    if "defaults" not in node:
-        return node  # at once: a list of jobs has many
-    here: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-    if not GlobalHydra.instance().is_initialized():  # no command of Hydra's, or its configuration is complete
-        here = initialize_config_dir(str(PACKAGED), version_base="1.3")
-    try:
-        with here:
-            composed = compose(None, [f"+{group}@{group}={name}"])
-    except HydraException as error:
-        message = " ".join(str(error).split())
-        raise ConfigError(f"{path}: {group}={name} cannot be composed: {message}", key=path) from error
-    # Anew, without Hydra's mark that no key may be added: `check_target` names the ones that are wrong.
-    plain_node: Any = OmegaConf.to_container(composed.get(group) or DictConfig({}))
-    return DictConfig(plain_node)
+def _named_nodes(group: str, node: DictConfig, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the key of each nested node that is a name, alone or with settings, and how it is typed."""
+    for key in NESTED[group]:
+        value = node.get(key)
+        nested = {key: value} if key == "inner" else {}
+        if key != "inner" and isinstance(value, DictConfig):  # `parts` of a loss may be a number
+            nested = {f"{key}.{name}": each for name, each in items(value)}
+        for name, each in nested.items():
+            place = f"{path}.{name}"
+            settings = plain(each) if isinstance(each, DictConfig) else {group: each}
+            if "_target_" in settings and group not in settings:
+                yield from _named_nodes(group, each, place)
+            elif each is not None:
+                words = [f"{'' if key == 'inner' else '+'}{group}@{place}={settings.pop(group, 'NAME')}"]
+                for name, one in settings.items():  # what all data share is new in a part
+                    new = "+" if name in SHARED else ""
+                    words.append(shlex.quote(f"{new}{place}.{name}={written(one)}"))
+                yield place, " ".join(words)
 
 
 def data_arguments(cfg: DictConfig) -> dict[str, Any]:

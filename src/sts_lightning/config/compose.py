@@ -7,8 +7,9 @@ what is wrong.
 from __future__ import annotations
 
 import copy
+import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -22,21 +23,19 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, OverrideType, QuotedString, ValueType
 from hydra.errors import HydraException, OverrideParseException
-from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
+from omegaconf import DictConfig, open_dict
+from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
 from sts_lightning.config.check import (
-    check_config,
+    TWO_RUNS,
     flat_keys,
     path_override,
     reject,
-    stage_overrides,
     suggest,
     together,
     unknown_key,
 )
-from sts_lightning.config.identity import configuration_hash
 from sts_lightning.config.schema import register_schemas
 from sts_lightning.core.conf_folders import PACKAGED, Entry, command_line, files_of, folders
 from sts_lightning.core.errors import ConfigError
@@ -89,10 +88,17 @@ def _composed(entry: Entry, overrides: tuple[str, ...], _folders: tuple[Path, ..
         return compose(entry, list(overrides), return_hydra_config=True)
 
 
-def compose_train(overrides: Sequence[str]) -> dict[str, DictConfig]:
-    """Compose what ``python train.py`` would run, by stage; a run without stages has the name ``run``.
+def without_hydra(composed: DictConfig) -> DictConfig:
+    """Return a copy of the configuration of a job without the ``hydra`` node, which its name may refer to."""
+    cfg = copy.deepcopy(composed)
+    with job_config(composed), open_dict(cfg):
+        cfg.name = composed.name
+        cfg.pop("hydra")
+    return cfg
 
-    No stage starts from another, since there is no run to start from yet.
+
+def compose_train(overrides: Sequence[str]) -> DictConfig:
+    """Compose what ``python train.py`` would run.
 
     Args:
         overrides: Overrides as on the command line of ``train.py``.
@@ -100,23 +106,10 @@ def compose_train(overrides: Sequence[str]) -> dict[str, DictConfig]:
     Raises:
         ConfigError: A setting or a choice does not exist.
     """
-
-    def compose_plain(texts: Sequence[str]) -> DictConfig:
-        whole = compose_job("train", tuple(texts))
-        cfg = copy.deepcopy(whole)
-        with job_config(whole), open_dict(cfg):
-            cfg.name = whole.name  # it consists of names of choices
-            cfg.pop("hydra")
-        return cfg
-
     try:
-        cfg = compose_plain(overrides)
-        stages = compose_stages(cfg, overrides, compose_plain) if cfg.stages else {"run": cfg}
+        return without_hydra(compose_job("train", tuple(overrides)))
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error, "train", overrides) from error
-    for stage in stages.values() if cfg.stages else ():
-        stage.trainer.init = "best"
-    return stages
 
 
 def explain(error: Exception, entry: Entry, overrides: Sequence[str]) -> ConfigError:
@@ -141,6 +134,13 @@ def explain(error: Exception, entry: Entry, overrides: Sequence[str]) -> ConfigE
     if text.startswith(merging := "Error merging override "):
         override = text.removeprefix(merging).lstrip("+")
         return ConfigError(f"{override}: {first}.", key=override.partition("=")[0])
+    if twice := re.search(r"(?:Multiple values for ([\w/@.]+)\.|([\w/@.]+) appears more than once)", text):
+        key = twice[1] or twice[2]
+        return ConfigError(
+            f"{key} is chosen twice.",
+            key=key,
+            hint=f"Without + a choice replaces the one that is there: {key}=NAME.",
+        )
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return ConfigError(f"{error.full_key}: {text.splitlines()[0]}", key=str(error.full_key))
     return ConfigError(" ".join(f"{text} {'' if first in text else first}".split()))
@@ -194,8 +194,15 @@ def _sets(override: Override) -> bool:
 
 def _unknown_setting(key: str, known: Sequence[str], entry: Entry) -> ConfigError:
     group, _, name = key.partition(".")
-    if group == "stages":
-        return unknown_key(key, "A stage's settings are added with +, as in +stages.stage2.optim.lr=1e-4.")
+    if "@" in group:
+        return ConfigError(
+            f"{key}: nothing has been chosen there.",
+            key=key,
+            hint=f"Add + to what is new, as in +{key}=NAME.",
+        )
+    place, _, last = key.rpartition(".")
+    if place and last == group:
+        return unknown_key(key, f"A choice within {group} is {group}@{place}=NAME.")
     if owners := _files_with("experiment", f"  - /{key}: "):  # as with papers=code
         return unknown_key(key, f"It belongs to {' and '.join(owners)}.")
     hint = suggest(key, known)
@@ -212,70 +219,6 @@ def _files_with(group: str, start: str) -> list[str]:
         for name, path in files_of(group).items()
         if any(line.startswith(start) for line in path.read_text().splitlines())
     ]
-
-
-Compose = Callable[[list[str]], DictConfig]
-"""Function that composes the configuration of train.py from overrides."""
-
-
-def compose_stages(cfg: DictConfig, overrides: Sequence[str], compose: Compose) -> dict[str, DictConfig]:
-    """Compose each stage from its experiment, the command line, and its own settings, in this order.
-
-    Args:
-        cfg: Configuration of the run, with ``stages``.
-        overrides: Overrides of the command line.
-        compose: Function that composes the configuration of train.py from overrides.
-
-    Returns:
-        Configurations by name, in order; checked, but their interpolations are not resolved.
-
-    Raises:
-        ConfigError: A stage has no experiment, or a setting that does not exist or has a wrong value.
-    """
-    composed = {}
-    for name, settings in cfg.stages.items():
-        of_stage: Any = OmegaConf.to_container(settings)
-        experiment = of_stage.pop("experiment", None)
-        if experiment is None:
-            raise ConfigError(f"stages.{name}.experiment is missing.", key=f"stages.{name}.experiment")
-        base = compose(stage_overrides(overrides, experiment))
-        try:
-            stage = OmegaConf.merge(base, of_stage)
-        except (ConfigAttributeError, ConfigKeyError) as error:
-            key = str(error.full_key)
-            raise unknown_key(f"stages.{name}.{key}", suggest(key, flat_keys(base))) from error
-        except OmegaConfBaseException as error:
-            raise ConfigError(
-                f"stages.{name}: {str(error).splitlines()[0]}", key=f"stages.{name}.{error.full_key}"
-            ) from error
-        assert isinstance(stage, DictConfig)
-        stage.name = f"{cfg.name}-{name}"
-        check_config(stage)  # a stage that runs share would train for hours before a later one is built
-        composed[str(name)] = stage
-    return composed
-
-
-def share_stages(stages: Mapping[str, DictConfig]) -> dict[str, str]:
-    """Name the folders of the stages that several runs may share: all but the last.
-
-    A folder is named after the stage and a hash of what it trains, the stages before it included. Its run is
-    called the same, since the name of whichever run trains it would be misleading.
-
-    Args:
-        stages: Configurations of the stages by name, in order, not resolved; renamed in place.
-
-    Returns:
-        Names of the folders, by stage.
-    """
-    folders: dict[str, str] = {}
-    previous: str | None = None
-    for name in list(stages)[:-1]:
-        cfg = copy.deepcopy(stages[name])
-        cfg.init_from = previous or cfg.init_from
-        previous = f"{name}-{configuration_hash(cfg, named=False)}"
-        folders[name] = previous
-        stages[name].name = previous
-    return folders
 
 
 LISTS = ("callbacks", "logger")
@@ -306,6 +249,8 @@ def check_choices(arguments: Iterable[str], entry: Entry = "train") -> None:
         except HydraException:
             mistakes.append(_unreadable(text, entry))
     keys = {override.key_or_group for override in overrides}
+    if any(key.partition(".")[0] == "stages" for key in keys):
+        mistakes.append(ConfigError("stages: no such setting.", key="stages", hint=TWO_RUNS))
     sweeping = given.multirun or "hydra.mode" in keys
     elsewhere = given.config_path or "hydra.searchpath" in keys  # Hydra finds the user's choices there
     for override in overrides:

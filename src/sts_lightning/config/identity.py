@@ -34,7 +34,7 @@ SHOWN: tuple[Affects, ...] = (*RESULT, "order", "cost")
 """What lists, pages and loggers tell of a run."""
 
 FILES = ("path", "dev_path", "test_path", "test")
-"""Settings that may name files of the user's, at the top level, in ``data`` (and its parts) or in a stage."""
+"""Settings that may name files of the user's, at the top level or in ``data`` and its parts."""
 
 
 def declared(schema: type[Settings], prefix: str = "") -> dict[str, Affects]:
@@ -52,20 +52,18 @@ def declared(schema: type[Settings], prefix: str = "") -> dict[str, Affects]:
 OF_TRAINING = declared(TrainConfig)
 """What each setting of ``train.py`` that is no argument of a component affects, by dotted key."""
 
-KINDS: dict[str, Affects] = {**declared(EvalConfig), **OF_TRAINING, **COMPONENTS, "shared": "nothing"}
-"""Those of arguments and evaluations too, and of a key of ``stages.yaml``; others affect the result."""
+KINDS: dict[str, Affects] = {**declared(EvalConfig), **OF_TRAINING, **COMPONENTS}
+"""Those of arguments and evaluations too; others affect the result."""
 
 
 def select(settings: Mapping[str, Any], kinds: Collection[Affects]) -> dict[str, Any]:
     """Return the settings that affect one of several kinds of things.
 
     Args:
-        settings: All settings of a run or an evaluation by dotted key, of stages as ``stages.NAME.KEY``.
+        settings: All settings of a run or an evaluation by dotted key.
         kinds: The kinds.
     """
-    free, held = set(FREE), set()
-    if any(key.startswith("stages.") for key in settings):  # resumed with the division that it has
-        free -= {"order", "cost"}
+    held = set()
     if settings.get("trainer.official_gather") is True:  # a W-th of the gradient with W processes
         held = {"trainer.devices", "trainer.num_nodes"}
     # Regularisers follow the phases that the monitor finds, and other callbacks its ranks.
@@ -80,7 +78,7 @@ def select(settings: Mapping[str, Any], kinds: Collection[Affects]) -> dict[str,
 
     def affected(key: str) -> Affects:
         kind = "nothing" if key.startswith(observers) else _kind(key)
-        return "result" if key in held or (kind not in RESULT and kind not in free) else kind
+        return "result" if key in held else kind
 
     return {key: value for key, value in settings.items() if affected(key) in kinds}
 
@@ -88,7 +86,7 @@ def select(settings: Mapping[str, Any], kinds: Collection[Affects]) -> dict[str,
 @functools.cache
 def _kind(key: str) -> Affects:
     """Return what a setting affects by itself."""
-    key = re.sub(r"^data\.parts\.[^.]+\.", "data.", re.sub(r"^stages\.[^.]+\.", "", key))
+    key = re.sub(r"^data\.parts\.[^.]+\.", "data.", key)
     while key not in KINDS and "." in key:
         key = key.rpartition(".")[0]
     return KINDS.get(key, "result")
@@ -114,7 +112,11 @@ def identity(settings: Mapping[str, Any], files: Mapping[str, str]) -> dict[str,
         files: Digests of its files by setting; see `file_digests`.
     """
     contents = {f"{CONTENT}{key}": digest for key, digest in files.items()}
-    return select(leaves(settings), RESULT) | contents
+    chosen = select(leaves(settings), RESULT)
+    start = Path(str(chosen.get("init_from"))).name
+    if re.fullmatch(r"[0-9a-f]{10}", start):  # a hash of what is trained there, wherever it lies
+        chosen["init_from"] = start
+    return chosen | contents
 
 
 CONTENT = "the content of "
@@ -153,7 +155,7 @@ def _naming(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Ma
     """Yield the groups that may name files, with the beginnings of their keys."""
     yield prefix, node
     for key, child in node.items():
-        if isinstance(child, Mapping) and (prefix or key in ("data", "stages")) and key not in FILES:
+        if isinstance(child, Mapping) and (prefix or key == "data") and key not in FILES:
             yield from _naming(child, f"{prefix}{key}.")
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
+from sts_lightning.config.check import TWO_RUNS
 from sts_lightning.core.conf_folders import Entry
 from sts_lightning.core.errors import ConfigError
 
@@ -26,17 +27,12 @@ class Options:
         debug: Whether to show stack traces.
         resume: Folder of the run to resume; None: a new run.
         plan: With a sweep, check and list its jobs instead: a card, or empty for none; None: start them.
-        share_stages: Whether stages before the last lie where other runs with the same ones find them; None:
-            in a sweep.
-        stage: The only stage to run, in the run folder itself, as jobs of sweeps do.
     """
 
     trust: bool = False
     debug: bool = False
     resume: str | None = None
     plan: str | None = None
-    share_stages: bool | None = None
-    stage: str | None = None
 
     def of_jobs(self) -> tuple[str, ...]:
         """Return the options that a sweep passes to each of its jobs."""
@@ -77,19 +73,16 @@ def take_options(arguments: Sequence[str], entry: Entry) -> tuple[Options, list[
     while left:
         argument = left.pop(0)
         name, equals, value = argument.partition("=")
-        if name == "--stage" and entry == "train":
-            value = value if equals or not left else left.pop(0)
-            if not value or value.startswith("-"):
-                raise ConfigError(f"{name} needs a name.", key=name)
-            chosen = replace(chosen, stage=value)
-        elif name in ("--trust", "--trust-remote-code"):
+        if name in ("--stage", "--share-stages", "--no-share-stages"):
+            raise ConfigError(f"{name} is no option any more.", key=name, hint=TWO_RUNS)
+        if name in ("--trust", "--trust-remote-code"):
             raise ConfigError(
                 f"{name} is no option any more.",
                 key="trust",
                 hint="A run that is resumed may run code that its folder names with trust=true; a model that "
                 "brings code along, with model.trust_remote_code=true.",
             )
-        elif name == "trust":
+        if name == "trust":
             if value.lower() not in ("true", "false"):
                 raise ConfigError(f"{argument}: trust is true or false.", key="trust")
             chosen = replace(chosen, trust=value.lower() == "true")
@@ -99,8 +92,6 @@ def take_options(arguments: Sequence[str], entry: Entry) -> tuple[Options, list[
             if not equals and left and re.fullmatch(r"[^-~=][^=]*", left[0]):  # no option and no override
                 value = left.pop(0)
             chosen = replace(chosen, plan=value)
-        elif entry == "train" and argument in ("--share-stages", "--no-share-stages"):
-            chosen = replace(chosen, share_stages=argument == "--share-stages")
         elif entry == "train" and name == "resume":
             chosen = replace(chosen, resume=_folder(argument))
         else:

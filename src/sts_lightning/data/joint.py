@@ -38,7 +38,10 @@ def joint(
     """
     parts = parts or {}
     if len(parts) < 2:
-        raise ValueError("parts must be at least two data sets by name, as in {nli: nli_triplets, sts: sts}.")
+        raise ValueError(
+            "parts must be at least two data sets by name: +data@data.parts.nli=nli_triplets "
+            "+data@data.parts.sts=sts."
+        )
     known = ", ".join(parts)
     chosen = list(parts)[-1] if dev_part is None else dev_part
     if chosen not in parts:

@@ -116,7 +116,7 @@ def compare(first: Sequence[Path], second: Sequence[Path], resamples: int = 1000
         CheckpointError: A run has no predictions, or they are on other pairs, or its scores are not
             correlations over all pairs of a test set.
     """
-    folders = [[RunFolder(run).last_stage() for run in runs] for runs in (first, second)]
+    folders = [[RunFolder(run) for run in runs] for runs in (first, second)]
     ours, theirs = ([comparable_predictions(run) for run in runs] for runs in folders)
     check_same_texts([*folders[0], *folders[1]])
     try:

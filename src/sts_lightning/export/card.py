@@ -115,7 +115,7 @@ def card_facts(folder: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: A file is broken, or the folder is no run.
     """
-    run = RunFolder(folder).last_stage()
+    run = RunFolder(folder)
     settings = run.settings()
     metrics = run.metrics() if run.metrics_file.exists() else RunMetrics(None)
     predicted = metrics.test is not None and run.predictions_file.exists()
@@ -178,7 +178,7 @@ def _recipe(settings: Mapping[Any, Any], details: Mapping[str, Any]) -> dict[str
         "regularizer": _described(settings.get("regularizer")),
         "auxiliary": _last(chosen.get("auxiliary._target_") or ""),  # without arguments, which have paths
         "training data": _last(chosen.get("data._target_") or ""),
-        "started from the weights of": Path(start).name if isinstance(start, str) else None,
+        "started from the weights of": _start(start, details.get("start")),
         "pooling": chosen.get("prompt.pooling") or chosen.get("model.pooling"),
         "adapter": _described((settings.get("model") or {}).get("adapter")),
         "prompt": chosen.get("prompt.template"),
@@ -200,6 +200,13 @@ def _recipe(settings: Mapping[Any, Any], details: Mapping[str, Any]) -> dict[str
         "versions": ", ".join(f"{name} {value}" for name, value in (details.get("versions") or {}).items()),
     }
     return {name: value for name, value in rows.items() if value not in (None, "", {}, [])}
+
+
+def _start(folder: Any, name: Any) -> str | None:
+    """Return the run that a run started from: its folder without where that lies, and its name if known."""
+    if not isinstance(folder, str):
+        return None
+    return f"{Path(folder).name} ({name})" if isinstance(name, str) else Path(folder).name
 
 
 def _described(part: Any) -> str | None:

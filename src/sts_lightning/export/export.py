@@ -66,7 +66,7 @@ def export(
         StorageError: The weights cannot be written.
     """
     check_new_folder(folder)
-    source = RunFolder(run).last_stage()
+    source = RunFolder(run)
     original = base == "original" and format_ != "adapter"
     encoder = load(
         source.path, trust_remote_code=trust_remote_code, quantization="none" if original else None

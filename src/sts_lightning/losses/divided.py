@@ -53,7 +53,7 @@ class DividedLoss(Loss):
     def __init__(self, inner: Loss | None = None, parts: int = 4, drop_repeats: bool = False) -> None:
         super().__init__()
         if inner is None:
-            raise ValueError("inner is empty, but divided needs the loss to compute for each part.")
+            raise ValueError("inner is empty, but divided needs the loss of each part: loss@loss.inner=NAME.")
         check(parts >= 1, "be at least 1", parts=parts)
         if not set(inner.requires) <= set(DIVIDED):
             raise ValueError(

@@ -37,7 +37,7 @@ class JointLoss(Loss):
     def __init__(self, parts: Mapping[str, Loss] | None = None) -> None:
         super().__init__()
         if not parts:
-            raise ValueError("parts is empty; give a loss for each part, as in {nli: infonce, sts: pearson}.")
+            raise ValueError("parts is empty; give each part a loss, as in +loss@loss.parts.nli=infonce.")
         check_names("parts", parts)
         self.parts: Any = nn.ModuleDict(parts)  # Any: of losses
         losses = list(parts.values())

@@ -55,7 +55,9 @@ class MatryoshkaLoss(Loss):
     ) -> None:
         super().__init__()
         if inner is None:
-            raise ValueError("inner is empty, but matryoshka needs the loss to compute at each size.")
+            raise ValueError(
+                "inner is empty, but matryoshka needs the loss of each size: loss@loss.inner=NAME."
+            )
         if any(isinstance(part, nn.Linear) for part in inner.modules()):
             raise ValueError(
                 f"inner is {type(inner).__name__}, whose head has weights for the whole vector; choose a "

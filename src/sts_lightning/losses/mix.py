@@ -56,7 +56,9 @@ class MixLoss(Loss):
         super().__init__()
         terms, weights = terms or {}, weights or {}
         if not terms:
-            raise ValueError("terms is empty, but a mix needs at least one loss.")
+            raise ValueError(
+                "terms is empty, but a mix needs a loss or more, as in +loss@loss.terms.a=pearson."
+            )
         if set(terms) != set(weights):
             raise ValueError(
                 f"weights must have the names of terms: {', '.join(sorted(terms))}; "

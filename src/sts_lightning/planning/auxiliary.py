@@ -89,7 +89,7 @@ def sketches(auxiliary: AuxiliaryModel | None) -> list[Sketch]:
 
 def _teacher(source: str, teacher: Teacher) -> Skeleton:
     if is_run(source):
-        cfg = RunFolder(source).last_stage().load_config()
+        cfg = RunFolder(source).load_config()
         return build_skeleton(cfg.model, cfg.prompt)
     # Where the pooling is set, a plan needs no more of the model than its shape.
     target = (

@@ -193,7 +193,7 @@ def _selection(run: TableRun, problems: list[str]) -> str:
     """Return what selected the weights of a run, or those that it evaluates."""
     if run.entry == "eval" and run.after is None:
         return UNTRAINED
-    trained = run.results if run.entry == "train" else RunFolder(run.after or "").last_stage()
+    trained = run.results if run.entry == "train" else RunFolder(run.after or "")
     settings = _readable(problems, RunFolder.settings, trained)
     return UNKNOWN if settings is None else selection_text(settings)
 

@@ -152,7 +152,7 @@ def read_run(folder: RunFolder, system: str) -> FigureRun:
     Raises:
         CheckpointError: The folder is not one of a finished run.
     """
-    last = folder.last_stage()
+    last = folder
     cfg = last.settings()
     if not last.finished:
         command = command_line("train", path_override("resume", folder.name))

@@ -67,8 +67,8 @@ class TableRun(Job):
 
     @property
     def results(self) -> RunFolder:
-        """Folder with the results: of a run of several stages, that of the last one."""
-        return self.run_folder.last_stage()
+        """Folder with the results."""
+        return self.run_folder
 
 
 class Table:

@@ -14,7 +14,8 @@ from hydra.utils import instantiate
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import path_override
-from sts_lightning.config.compose import compose_job, compose_train, explain
+from sts_lightning.config.compose import compose_job, explain
+from sts_lightning.config.start import compose_runs
 from sts_lightning.core.conf_folders import command_line, files_of
 from sts_lightning.core.errors import (
     CheckpointError,
@@ -238,9 +239,10 @@ def _print_costs(overrides: tuple[str, ...], cost: Costs) -> float | None:
     """Print what a training costs; return its hours, None if the device's speed is not known."""
     print_line(command_line("train", *overrides))
     seconds = []
-    for name, cfg in compose_train(overrides).items():
+    *earlier, own = compose_runs(overrides)
+    for cfg in (*earlier, own):
         each = cost.of(cfg)
         seconds.append(each.seconds)
-        print_line(f"{'':10}{each.text if name == 'run' else f'{name}: {each.text}'}", style="dim")
+        print_line(f"{'':10}{each.text if cfg is own else f'{cfg.name}: {each.text}'}", style="dim")
     known = [each for each in seconds if each is not None]
     return sum(known) / 3600 if len(known) == len(seconds) else None

@@ -12,8 +12,6 @@ checkpoints/final/          the same with the weights of the last step, if they 
 checkpoints/step_N/         the same with those of step N, if trainer.keep_every asks for them
 checkpoints/best.ckpt       while the run trains: trained parameters at the best dev score
 checkpoints/last.ckpt       while the run trains, or with trainer.keep_state: everything needed to resume
-stages.yaml                 configurations of the stages of a run; each stage has a subfolder, or one that
-                            runs share, in `stages` beside the run folder
 plots/*.png, train.log      for the user
 mlflow.db, mlflow_run       with logger=mlflow: its store, and the run in it that a resumed run goes on in
 report.html                 scores, plots, pairs of disagreement, cost and settings, on one page
@@ -35,7 +33,7 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import path_override
-from sts_lightning.config.stored import SHARED, read_settings, stage_folders
+from sts_lightning.config.stored import read_settings
 from sts_lightning.config.trust import check
 from sts_lightning.config.versions import adapt, renamed
 from sts_lightning.core.errors import CheckpointError, ConfigError
@@ -46,7 +44,7 @@ from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics, writ
 State = Literal["new", "started", "interrupted", "finished"]
 """Progress of a run.
 
-``finished``: the results exist. ``interrupted``: there is a checkpoint, or a finished stage, to resume from.
+``finished``: the results exist. ``interrupted``: there is a checkpoint to resume from.
 ``started``: there is a configuration only. ``new``: none of these.
 """
 
@@ -60,8 +58,12 @@ OF_MODELS = ("sts_lightning.json", "modules.json", "adapter_config.json", "confi
 """Files of exports and other models."""
 
 
+STAGES = "stages.yaml"
+"""File of 0.3 beside the folders of its stages, which are runs."""
+
+
 class RunFolder:
-    """The folder of a run, an evaluation, or a run of several stages.
+    """The folder of a run or an evaluation.
 
     Args:
         path: Path of the folder, which need not exist.
@@ -75,7 +77,6 @@ class RunFolder:
         self.history_file = self.path / "history.csv"
         self.predictions_file = self.path / "predictions.npz"
         self.dev_file = self.path / "dev.npz"
-        self.stages_file = self.path / "stages.yaml"
         self.log_file = self.path / "train.log"
         self.output_file = self.path / "output.log"
         self.checkpoints = self.path / "checkpoints"
@@ -110,22 +111,8 @@ class RunFolder:
         return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdecimal())
 
     @property
-    def has_stages(self) -> bool:
-        """Whether the run has several stages, each in a subfolder."""
-        return self.stages_file.is_file()
-
-    @property
     def state(self) -> State:
-        """Progress of the run.
-
-        Raises:
-            CheckpointError: The stages cannot be read.
-        """
-        if self.has_stages:
-            states = [stage.state for stage in self.stages()]
-            if states and states[-1] == "finished":
-                return "finished"
-            return "interrupted" if {"interrupted", "finished"} & set(states) else "started"
+        """Progress of the run."""
         if self.metrics_file.is_file():
             return "finished"
         if self.checkpoint("last").is_file():
@@ -139,58 +126,17 @@ class RunFolder:
 
     @property
     def resumable(self) -> bool:
-        """Whether there is a checkpoint, or a finished stage, to resume from."""
+        """Whether there is a checkpoint to resume from."""
         return self.state == "interrupted"
 
-    def stages(self) -> list[RunFolder]:
-        """Return the folders of the stages, in order; empty for a run of one stage.
-
-        Raises:
-            CheckpointError: The file of the stages cannot be read.
-        """
-        if not self.has_stages:
-            return []
-        folders = stage_folders(self.stages_file).items()
-        return [self.stage(name) if shared is None else self.shared_stage(shared) for name, shared in folders]
-
-    def stage(self, name: str) -> RunFolder:
-        """Return the folder of a stage that belongs to this run alone."""
-        return RunFolder(self.path / name)
-
-    def shared_stage(self, folder: str) -> RunFolder:
-        """Return the folder of a stage that runs beside this one share.
+    def start(self, init_from: str) -> RunFolder:
+        """Return the folder of the run that this one starts from; moved along with it, it lies beside it.
 
         Args:
-            folder: Name of the stage's folder.
+            init_from: The folder as this run's configuration names it.
         """
-        path = self.path if self.path.name not in ("", "..") else self.path.resolve()
-        return RunFolder(path.parent / "stages" / folder)
-
-    def last_stage(self) -> RunFolder:
-        """Return the folder with the results: that of the last stage, or this one."""
-        return self.stages()[-1] if self.has_stages else self
-
-    def load_stages(self, trust: bool = False) -> dict[str, DictConfig]:
-        """Read the configuration of each stage; see `load_config`."""
-        read = read_settings(self.stages_file)
-        return {
-            name: self._load(read[name], self.stages_file, trust, name)
-            for name in stage_folders(self.stages_file)
-        }
-
-    def save_stages(self, stages: Mapping[str, DictConfig], shared: Mapping[str, str] | None = None) -> None:
-        """Write the configurations of stages, all interpolations resolved.
-
-        Args:
-            stages: The configurations by name.
-            shared: Names of the folders of stages that runs share, by stage.
-        """
-        plain: dict[str, Any] = {
-            name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()
-        }
-        for name, folder in (shared or {}).items():
-            plain[name] = {SHARED: folder, **plain[name]}
-        write_atomic(self.stages_file, OmegaConf.to_yaml(OmegaConf.create(plain)))
+        given, beside = RunFolder(init_from), RunFolder(self.path.parent / Path(init_from).name)
+        return beside if given.state == "new" and beside.state != "new" else given
 
     def load_config(self, trust: bool = False) -> DictConfig:
         """Read the configuration of the run to build its classes, as resuming does; see `settings`.
@@ -204,7 +150,7 @@ class RunFolder:
             CheckpointError: This is not a run folder, or the configuration is broken or cannot be understood.
             UntrustedError: The configuration needs the user's word.
         """
-        return self._load(self.settings(), self.config_file, trust)
+        return self._load(self.settings(), trust)
 
     def load_part(self, *built: str) -> DictConfig:
         """Read the configuration of the run to build its model and some groups alone; others are left out.
@@ -219,13 +165,11 @@ class RunFolder:
         empty: dict[str, Any] = {"logger": {}, "callbacks": {}}
         empty |= dict.fromkeys(("data", "loss", "regularizer", "auxiliary"))
         left_out = {name: value for name, value in empty.items() if name not in built}
-        return self._load({**self.settings(), **left_out}, self.config_file, trust=False)
+        return self._load({**self.settings(), **left_out}, trust=False)
 
-    @staticmethod
-    def _load(values: dict[Any, Any], file: Path, trust: bool, stage: str = "") -> DictConfig:
-        values = renamed(values)
-        values.pop(SHARED, None)
-        source = f"{file}: stage {stage}" if stage else str(file)
+    def _load(self, values: dict[Any, Any], trust: bool) -> DictConfig:
+        values, source = renamed(values), str(self.config_file)
+        values.pop("stages", None)  # of 0.3: empty in what a run is built from
         check(values, source, trust)
         return adapt(values, source)
 
@@ -274,12 +218,12 @@ class RunFolder:
         return read_metrics(self.metrics_file)
 
     def known_metrics(self) -> RunMetrics:
-        """Return the results of a run, of several stages the last one's; empty ones if they are not known.
+        """Return the results of a run; empty ones if they are not known.
 
         Weights may come without results, as those of a step while the run trains.
         """
         try:
-            return self.last_stage().metrics()
+            return self.metrics()
         except (CheckpointError, OSError):
             return RunMetrics(None)
 
@@ -396,6 +340,9 @@ def no_run(folder: Path, config_file: str) -> CheckpointError:
     """
     if not folder.exists():
         return CheckpointError(f"{folder} is not a run folder: it does not exist.")
+    if (folder / STAGES).is_file():
+        last = list(read_settings(folder / STAGES))[-1]
+        return CheckpointError(f"{folder} holds stages of 0.3; open {folder / str(last)}.")
     message = f"{folder} is not a run folder: it has no {config_file}."
     return CheckpointError(message, hint=_meant(folder, config_file))
 
@@ -415,7 +362,7 @@ def _meant(folder: Path, config_file: str) -> str | None:
 
 
 def check_distinct(runs: Sequence[Path], key: str = "runs") -> None:
-    """Reject a list with a run that would count twice, by whatever path, and also as its last stage.
+    """Reject a list with a run that would count twice, by whatever path.
 
     Args:
         runs: Run folders as the user named them.
@@ -426,7 +373,7 @@ def check_distinct(runs: Sequence[Path], key: str = "runs") -> None:
     """
     named: dict[str, Path] = {}
     for run in runs:
-        real = os.path.realpath(RunFolder(run).last_stage().path)
+        real = os.path.realpath(run)
         if real in named:
             same = "" if run == named[real] else f", as {named[real]} and {run}"
             raise ConfigError(f"{key}: {run} is named twice{same}, and would count as often.", key=key)

@@ -11,6 +11,7 @@ import os
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from rich.table import Table
 
 from sts_lightning.config.check import shown
 from sts_lightning.config.identity import RESULT, SHOWN, leaves, select
-from sts_lightning.config.stored import stage_folders
 from sts_lightning.core.errors import CheckpointError, UserError
 from sts_lightning.core.files import replacing
 from sts_lightning.core.text import counted
@@ -37,9 +37,6 @@ Settings = Mapping[str, Any]
 COST = ("minutes", "GB")
 """Columns of what a run took."""
 
-STAGE = "stages."
-"""Start of the keys of earlier stages, ``stages.NAME.KEY``."""
-
 
 @dataclass
 class ListedRun:
@@ -48,7 +45,7 @@ class ListedRun:
     Attributes:
         folder: Its folder.
         state: Its progress.
-        settings: Its settings, those of earlier stages as ``stages.NAME.KEY``; empty if they cannot be read.
+        settings: Its settings; empty if they cannot be read.
         metrics: Its results, if it has finished.
         problem: Why settings or results cannot be read; empty if they can.
     """
@@ -81,11 +78,7 @@ class ListedRun:
 
 
 def find_runs(root: Path) -> list[ListedRun]:
-    """Return the runs and evaluations in a folder and below it, by path.
-
-    The stages of a run are part of it; stages that several runs share are separate runs. Hidden folders
-    are left out.
-    """
+    """Return the runs and evaluations in a folder and below it, by path; hidden folders are left out."""
     return [_read(RunFolder(path)) for path in sorted(_folders(root))]
 
 
@@ -93,7 +86,7 @@ def _folders(root: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(root):
         run = RunFolder(parent)
         folders[:] = [name for name in folders if not name.startswith(".")]  # being written
-        if run.has_stages or run.config_file.name in files or run.metrics_file.name in files:
+        if run.config_file.name in files or run.metrics_file.name in files:
             folders.clear()
             yield Path(parent)
 
@@ -103,7 +96,7 @@ def _read(folder: RunFolder) -> ListedRun:
     try:
         run.state = folder.state
         run.settings = _settings(folder)
-        run.metrics = folder.last_stage().metrics() if run.state == "finished" else None
+        run.metrics = folder.metrics() if run.state == "finished" else None
     except CheckpointError as error:
         run.problem = str(error)
     if run.metrics is not None and "averaged" in run.metrics.details:  # else as those of its first run
@@ -113,24 +106,12 @@ def _read(folder: RunFolder) -> ListedRun:
 
 
 def _settings(folder: RunFolder) -> dict[str, Any]:
-    """Return the settings of a run by dotted key; empty until its last stage has started."""
-    *earlier, last = folder.stages() or [folder]
-    if not last.config_file.is_file():
-        return {}
-    settings = _defining(last)
-    for name, stage in zip(stage_folders(folder.stages_file) if earlier else (), earlier, strict=False):
-        settings["init_from"] = name  # the last of them; its path differs by run
-        for key, value in _defining(stage).items() if stage.config_file.is_file() else ():
-            if key != "seed" or value != settings.get("seed"):
-                settings[f"{STAGE}{name}.{key}"] = value
-    return settings
-
-
-def _defining(folder: RunFolder) -> dict[str, Any]:
-    """Return the settings of a folder without those that follow its seed, or that were not read.
+    """Return the settings of a run without those that follow its seed, or that were not read; by dotted key.
 
     An evaluation of a run (``ckpt``) reads neither model nor prompt.
     """
+    if not folder.config_file.is_file():
+        return {}
     settings = select(leaves(folder.settings()), SHOWN)
     seed, unread = settings.get("seed"), ("model.", "prompt.") if settings.get("ckpt") else ()
 
@@ -202,12 +183,11 @@ def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
         runs: The runs.
         apart: Whether each run remains a separate group.
     """
-    known = {str(run.folder.path.resolve()): run.settings for run in runs}
     keys = []
     contents: dict[str, set[str]] = defaultdict(set)
     for run in runs:
         alone = run.metrics is None or run.seed is None
-        keys.append(str(run.folder.path) if alone else _as_json(_without_seed(run.settings, known)))
+        keys.append(str(run.folder.path) if alone else _as_json(_without_seed(run.folder, run.settings)))
         contents[keys[-1]] |= {run.content} - {""}
     groups: dict[object, list[ListedRun]] = defaultdict(list)
     common: dict[object, Settings] = {}
@@ -225,12 +205,14 @@ def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
     return [Group(group, settings) for group, settings in zip(groups.values(), distinct, strict=True)]
 
 
-def _without_seed(settings: Settings, known: Mapping[str, Settings], depth: int = 3) -> dict[str, Any]:
+def _without_seed(folder: RunFolder, settings: Settings, later: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return what makes a run besides its seed: of the run that it starts from the same, not its folder."""
     same = {key: value for key, value in select(settings, RESULT).items() if key != "seed"}
-    start = settings.get("init_from")
-    before = known.get(str(Path(start).resolve())) if isinstance(start, str) else None
-    if before is not None and depth:
-        same["init_from"] = _without_seed(before, known, depth - 1)
+    if isinstance(name := settings.get("init_from"), str) and name not in later:  # no circle, by hand
+        with suppress(CheckpointError):
+            start = folder.start(name)
+            if before := _settings(start):
+                same["init_from"] = _without_seed(start, before, (*later, name))
     return same
 
 
@@ -238,8 +220,7 @@ def distinguishing(runs: Sequence[Settings]) -> list[dict[str, Any]]:
     """Return for each of several runs the settings in which it differs from others.
 
     A group of another class, such as a loss, is named by its class. Its settings are only compared with those
-    of groups of the same class, and those of an earlier stage with those of runs that have that stage. Of
-    trainings and evaluations, only the models are compared with each other.
+    of groups of the same class. Of trainings and evaluations, only the models are compared with each other.
     """
     values: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for key in {key for settings in runs for key in settings}:
@@ -256,13 +237,11 @@ def distinguishing(runs: Sequence[Settings]) -> list[dict[str, Any]]:
 
 
 def _compared_among(settings: Settings, key: str) -> tuple[str, ...]:
-    """Return a key, whether it is of an evaluation and of an own stage, and the classes of its groups."""
+    """Return a key, whether it is of an evaluation, and the classes of its groups."""
     names, evaluation = key.split("."), "suite" in settings and not key.startswith("model.")
-    stage = ".".join([*names[:2], ""])
-    own_stage = key.startswith(STAGE) and any(other.startswith(stage) for other in settings)
     targets = [".".join([*names[:count], "_target_"]) for count in range(1, len(names))]
     classes = [str(settings.get(target)) for target in targets if target != key]
-    return key, str(evaluation), str(own_stage), *classes
+    return key, str(evaluation), *classes
 
 
 def _class_name(target: Any) -> str:
@@ -389,7 +368,7 @@ def mean_scores(folders: Sequence[Path]) -> dict[str, dict[str, float]]:
     check_distinct(folders)
     names = short_names(map(str, folders))
     names |= {path: str(Path(path).resolve()) for path, name in names.items() if name in ("mean", "std")}
-    runs = {names[str(folder)]: RunFolder(folder).last_stage() for folder in folders}
+    runs = {names[str(folder)]: RunFolder(folder) for folder in folders}
     metrics = {name: run.metrics() for name, run in runs.items()}
     rows = {name: results.scores for name, results in metrics.items()}
     if len({frozenset(row) for row in rows.values()}) > 1:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import shlex
 import shutil
-from collections.abc import Mapping
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import path_override
 from sts_lightning.config.identity import FREE, OF_TRAINING, file_digests, identity, select
-from sts_lightning.config.stored import read_settings
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder, State
 
@@ -28,7 +26,7 @@ def state_for(folder: RunFolder, composed: DictConfig) -> State:
 
     Args:
         folder: Run folder.
-        composed: Configuration of the command, or configurations of its stages by name.
+        composed: Configuration of the command.
 
     Raises:
         ConfigError: The folder has a run of other settings, or one that has finished with other data.
@@ -41,8 +39,7 @@ def state_for(folder: RunFolder, composed: DictConfig) -> State:
 
 def report_finished(folder: RunFolder) -> float:
     """Say what a run, or an evaluation, that has finished has reached; return its score."""
-    run = folder.last_stage()
-    metrics = run.metrics()
+    metrics = folder.metrics()
     scores = {name: task.get("spearman", task.get("score")) for name, task in metrics.tasks.items()}
     shown = ", ".join(f"{name} {score:.2f}" for name, score in scores.items() if score is not None)
     log.info(
@@ -51,26 +48,23 @@ def report_finished(folder: RunFolder) -> float:
         "dev" if metrics.dev else "average",
         metrics.score,
         f", {shown}" if shown else "",
-        RunFolder(run.metrics_file).name,
+        RunFolder(folder.metrics_file).name,
     )
     return metrics.score
 
 
-def beside_resume(folder: RunFolder) -> tuple[str, ...]:
-    """Return the settings that a command may have besides ``resume``: what leaves the result as it is, and
-    another length.
-
-    Groups, such as loggers, are not among them, nor what names a run. Each stage of several has a batch size
-    and a length of its own, so that one value would not suit them.
-    """
-    return ("data_root",) if folder.has_stages else (*BESIDE_RESUME, *LENGTHS)
-
-
-BESIDE_RESUME = tuple(
-    key
-    for key in select(dict.fromkeys([*OF_TRAINING, "data.num_workers"]), FREE)
-    if key not in ("name", "papers", "logger")
+BESIDE_RESUME = (
+    *(
+        key
+        for key in select(dict.fromkeys([*OF_TRAINING, "data.num_workers"]), FREE)
+        if key not in ("name", "papers", "logger")
+    ),
+    *LENGTHS,
 )
+"""Settings that a command may have besides ``resume``: what leaves the result as it is, and another length.
+
+Groups, such as loggers, are not among them, nor what names a run.
+"""
 
 
 def train_on(folder: RunFolder) -> str:
@@ -84,7 +78,7 @@ def check_same(folder: RunFolder, composed: DictConfig) -> None:
 
     Args:
         folder: Run folder.
-        composed: Configuration of the new run, or configurations of its stages by name.
+        composed: Configuration of the new run.
 
     Raises:
         ConfigError: The configurations differ; the message names the keys.
@@ -107,28 +101,16 @@ def differing(folder: RunFolder, composed: DictConfig) -> list[str]:
 
     Args:
         folder: Run folder.
-        composed: Configuration of the new run, or configurations of its stages by name.
+        composed: Configuration of the new run.
 
     Returns:
         Keys, sorted; for a file that has changed "the content of" its setting.
     """
     read = OmegaConf.create(OmegaConf.to_yaml(composed, resolve=True))  # as it will be read from the file
     wanted: Any = OmegaConf.to_container(read)
-    if not folder.has_stages:
-        return _differing(folder, folder.settings(), wanted)
-    stored = read_settings(folder.stages_file)
-    runs = dict(zip(stored, folder.stages(), strict=True))
-    return sorted(
-        f"{name}.{key}"
-        for name in stored.keys() | wanted.keys()
-        for key in _differing(runs.get(name, folder), stored.get(name, {}), wanted.get(name, {}))
-    )
-
-
-def _differing(run: RunFolder, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    known, found = run.digests(), file_digests(wanted)
+    known, found = folder.digests(), file_digests(wanted)
     both = known.keys() & found.keys()
-    before = identity(stored, {key: known[key] for key in both})
+    before = identity(folder.settings(), {key: known[key] for key in both})
     now = identity(wanted, {key: found[key] for key in both})
     absent = object()
     return sorted(
@@ -139,17 +121,22 @@ def _differing(run: RunFolder, stored: Mapping[str, Any], wanted: Mapping[str, A
 def begin_again(folder: RunFolder) -> None:
     """Remove the files that a run wrote before its first checkpoint, and log that it starts again.
 
+    One that has written nothing but its configuration, as while an earlier run trained, starts for the first
+    time.
+
     Args:
         folder: Run folder in the state ``started``, locked by this process.
     """
     linked = folder.checkpoints.is_symlink() and folder.checkpoints.is_dir()  # they lie elsewhere
     checkpoints = folder.checkpoints.iterdir() if linked else [folder.checkpoints]
+    begun = folder.history_file.exists()
     for path in (folder.history_file, folder.dev_file, folder.path / "tensorboard", *checkpoints):
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    log.info("%s has no checkpoint yet: starting it again from the beginning.", folder.name)
+    if begun:
+        log.info("%s has no checkpoint yet: starting it again from the beginning.", folder.name)
 
 
 def next_step(folder: RunFolder, command: str) -> str:

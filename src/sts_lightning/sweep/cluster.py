@@ -95,12 +95,12 @@ def watch(jobs: Sequence[Job], handles: Sequence[Handle], at_once: int | None = 
     """
     workers = min(at_once or len(jobs), len(jobs))
     left = dict(enumerate(handles))
-    stages = {job.folder: job for job in jobs if job.stage is not None}
+    by_folder = {job.folder: job for job in jobs}
     try:
         with overview(jobs, workers):
             while left:
                 for index, handle in list(left.items()):
-                    _update(jobs[index], handle, stages)
+                    _update(jobs[index], handle, by_folder)
                     if jobs[index].state not in ("queued", "running"):
                         del left[index]
                         report_job(jobs[index])
@@ -116,9 +116,9 @@ def watch(jobs: Sequence[Job], handles: Sequence[Handle], at_once: int | None = 
     conclude(jobs, workers)
 
 
-def _update(job: Job, handle: Handle, stages: Mapping[Path, Job]) -> None:
+def _update(job: Job, handle: Handle, by_folder: Mapping[Path, Job]) -> None:
     for need in job.needs:
-        if need in stages and stages[need].state in FAILED:
+        if need in by_folder and by_folder[need].state in FAILED:
             handle.cancel()
             skip_job(job, need)
             return
@@ -138,13 +138,13 @@ def _update(job: Job, handle: Handle, stages: Mapping[Path, Job]) -> None:
 def submit_to_slurm(
     jobs: Sequence[Job], folder: Path, gpus_per_job: int | None = None, **parameters: Any
 ) -> list[Handle]:
-    """Submit jobs as SLURM arrays, one for each number of GPUs and each set of shared stages.
+    """Submit jobs as SLURM arrays, one for each number of GPUs and each set of jobs that they start from.
 
     A job that can use a GPU gets one, whether or not the submitting machine has any. A job that starts from
-    shared stages depends on their jobs, so that it is not allocated anything before these have ended.
+    others depends on them, so that it is not allocated anything before these have ended.
 
     Args:
-        jobs: Jobs of the sweep, shared stages before the jobs that need them.
+        jobs: Jobs of the sweep, each after those that it needs.
         folder: Folder of submitit's own files.
         gpus_per_job: Number of GPUs of each job that uses any; None: the demand of the job decides.
         **parameters: Parameters of submitit's executor, such as ``timeout_min`` or ``slurm_partition``.
@@ -159,24 +159,24 @@ def submit_to_slurm(
         raise ConfigError(
             "hydra/launcher=slurm needs submitit: pip install 'sts-lightning[slurm]'."
         ) from error
-    stages = {job.folder for job in jobs if job.stage is not None}
-    needed = {job.folder: tuple(need for need in job.needs if need in stages) for job in jobs}
+    of_sweep = {job.folder for job in jobs}
+    needed = {job.folder: tuple(need for need in job.needs if need in of_sweep) for job in jobs}
     if "slurm_array_parallelism" in parameters:  # a limit of each array: all jobs share one
-        later = [job.folder for job in jobs if job.stage is None and needed[job.folder]]
-        every = tuple(dict.fromkeys(need for path in later for need in needed[path]))
+        every = tuple(dict.fromkeys(need for needs in needed.values() for need in needs))
+        later = [job.folder for job in jobs if needed[job.folder] and job.folder not in every]
         needed |= dict.fromkeys(later, every)
 
     def array_of(job: Job) -> tuple[int, int, tuple[Path, ...]]:
         needs = needed[job.folder]
-        return len(needs), _slurm_gpus(job, gpus_per_job), needs  # a stage needs fewer than what needs it
+        return len(needs), _slurm_gpus(job, gpus_per_job), needs  # a job needs fewer than what needs it
 
     queue = _SlurmQueue()
     handles: dict[Path, _SlurmHandle] = {}
     for (_, gpus, needs), array in itertools.groupby(sorted(jobs, key=array_of), array_of):
         wanted = {**parameters, **({"gpus_per_node": gpus} if gpus else {})}  # some reject 0
         if needs:
-            # afterany: a job that starts although a stage has failed ends at once, while one that waits for
-            # success would stay in the queue for ever.
+            # afterany: a job that starts although the one before has failed ends at once, while one that
+            # waits for success would stay in the queue for ever.
             after = ":".join(["afterany", *(str(handles[need].job.job_id) for need in needs)])
             wanted["slurm_dependency"] = ",".join(filter(None, (parameters.get("slurm_dependency"), after)))
         try:  # a new one each time: settings of an array cannot be taken back for the next one
@@ -283,10 +283,10 @@ def submit_to_ray(
 ) -> list[Handle]:
     """Submit jobs to a Ray cluster; each waits until the cluster has room for it.
 
-    A job that starts from shared stages is not placed, and holds nothing, before these have ended.
+    A job that starts from others is not placed, and holds nothing, before these have ended.
 
     Args:
-        jobs: Jobs of the sweep, shared stages before the jobs that need them.
+        jobs: Jobs of the sweep, each after those that it needs.
         address: Address of the cluster; None: that of the environment, or a new cluster on this machine.
         cpus: Number of cores of each job.
         gpus_per_job: Number of GPUs assigned to each job; None: the demand of the job decides, if the cluster
@@ -326,10 +326,10 @@ def submit_to_ray(
     threads = max(1, int(cpus))
     references: dict[Path, Any] = {}
     for job, count in zip(jobs, gpus, strict=True):
-        stages = [references[need] for need in job.needs if need in references]  # Ray waits for arguments
+        before = [references[need] for need in job.needs if need in references]  # Ray waits for arguments
         # Ray's interrupt reaches Python between two looks at a process with a limit, never in a wait without.
         remote = RemoteJob(job, timeout_minutes or math.inf)
-        references[job.folder] = task.options(num_gpus=count / jobs_per_gpu).remote(remote, threads, *stages)
+        references[job.folder] = task.options(num_gpus=count / jobs_per_gpu).remote(remote, threads, *before)
     return [_RayHandle(references[job.folder]) for job in jobs]
 
 

@@ -35,13 +35,6 @@ def demand_of(cfg: DictConfig) -> Demand:
     return Demand(trainer.devices, required=trainer.accelerator == "gpu" or not trainer.cpu_fallback)
 
 
-def largest(demands: Iterable[Demand]) -> Demand:
-    """Return the demand that satisfies each of these, of which at most one runs at a time."""
-    all_demands = list(demands)
-    gpus = [demand.gpus for demand in all_demands]
-    return Demand(-1 if -1 in gpus else max(gpus, default=0), any(demand.required for demand in all_demands))
-
-
 def gpus_for(demand: Demand, available: int, per_job: int | None = None) -> int:
     """Return the number of GPUs that a job gets on a machine or cluster.
 

@@ -1,8 +1,7 @@
-"""The jobs of a sweep, composed: each once, with the stages that they share."""
+"""The jobs of a sweep, composed: each once, with the runs that they start from."""
 
 from __future__ import annotations
 
-import copy
 import functools
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -14,15 +13,17 @@ from typing import Any
 from hydra import compose
 from hydra.core.utils import filter_overrides
 from hydra.errors import HydraException
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.compose import Compose, compose_stages, explain, job_config, share_stages
+from sts_lightning.config.check import check_config
+from sts_lightning.config.compose import explain, job_config, without_hydra
 from sts_lightning.config.identity import FREE, defining, leaves, select
 from sts_lightning.config.options import options
+from sts_lightning.config.start import Compose, EarlierRun, earlier_runs
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.sweep.gpu_pool import demand_of, largest
+from sts_lightning.sweep.gpu_pool import demand_of
 from sts_lightning.sweep.job import Job, job_folder
 
 log = logging.getLogger(__name__)
@@ -35,13 +36,12 @@ class ComposedJob:
     Attributes:
         job: The job.
         composed: Its composed configuration, including the ``hydra`` node.
-        configs: Configurations of the runs that it consists of, by stage; the name of a run without stages is
-            empty.
+        cfg: The same without that node.
     """
 
     job: Job
     composed: DictConfig
-    configs: dict[str, DictConfig]
+    cfg: DictConfig
 
 
 class Grid:
@@ -55,9 +55,8 @@ class Grid:
     def __init__(self, compose_job: Callable[[list[str], int], DictConfig]) -> None:
         self.compose_job = compose_job
         self.jobs: dict[Path, ComposedJob] = {}
-        self.stages: dict[Path, ComposedJob] = {}
 
-        @functools.cache  # jobs have stages in common, and composing one takes a third of a second
+        @functools.cache  # jobs start from the same runs, and composing one takes a third of a second
         def with_hydra(overrides: tuple[str, ...]) -> DictConfig:
             return compose("train", list(overrides), return_hydra_config=True)
 
@@ -75,61 +74,44 @@ class Grid:
         typed = tuple(filter_overrides(overrides))
         with named(typed):
             composed = self.compose_job(list(overrides), number)
+            earlier = earlier_runs(composed, typed, Path(composed.hydra.sweep.dir), self._whole)
             folder = job_folder(composed)
             if folder in self.jobs:
                 _check_equal(self.jobs[folder].composed, composed)
+                self.jobs[folder].job.first = False
                 return self.jobs[folder].job
-            job = Job(number, typed, folder, added=options().of_jobs())
-            with job_config(composed):
-                configs = self._configs(job, composed)
-                _warn_of_missing(job.run_folder, composed)
-            self.jobs[folder] = ComposedJob(job, composed, configs)
+            job = Job(number, typed, folder, demand_of(composed), added=options().of_jobs())
+            cfg = without_hydra(composed)
+            if earlier:
+                check_config(cfg)  # they would train for hours before the mistake is found
+            _warn_of_missing(job.run_folder, composed)
+            if not job.run_folder.finished:
+                job.needs = self._needs(job, earlier)
+            self.jobs[folder] = ComposedJob(job, composed, cfg)
         return job
 
-    def _configs(self, job: Job, composed: DictConfig) -> dict[str, DictConfig]:
-        """Return the configurations that a job runs itself, by stage, and set its demand and its needs.
+    def _needs(self, job: Job, earlier: Sequence[EarlierRun]) -> tuple[Path, ...]:
+        """Return the folders of the runs that a job starts from.
 
-        A separate job trains each shared stage, so that no other job waits for it on a GPU. A job that has
-        begun to train its stages itself keeps them.
+        A job of its own trains each, so that no other one waits for it on a GPU.
         """
-        if not composed.get("stages"):
-            job.demand = demand_of(composed)
-            return {"": _without_hydra(composed)}
-        stages = compose_stages(composed, job.overrides, lambda texts: _without_hydra(self._whole(texts)))
-        share = options().share_stages is not False
-        run = job.run_folder
-        shared = share_stages(stages) if share else {}
-        folders = {name: run.shared_stage(folder).path for name, folder in shared.items()}
-        if run.has_stages and run.state != "started":
-            begun = {stage.path for stage in run.stages()}
-            folders = {name: path for name, path in folders.items() if path in begun}
-        unshared = {name: cfg for name, cfg in stages.items() if name not in folders}
-        job.demand = largest(demand_of(cfg) for cfg in unshared.values())
-        job.added = (*job.added, "--share-stages" if share else "--no-share-stages")
-        if not run.finished:
-            for name, path in folders.items():
-                self._need(job, composed, path, name, stages[name])
-        return unshared
-
-    def _need(self, job: Job, composed: DictConfig, path: Path, name: str, cfg: DictConfig) -> None:
-        """Note that a job starts from a stage, after those that it needs already."""
-        if path not in self.stages:
-            added = (*job.added, "--stage", name)
-            stage = Job(job.number, job.overrides, path, demand_of(cfg), needs=job.needs, stage=name)
-            stage.added, stage.shown = added, job.overrides
-            self.stages[path] = ComposedJob(stage, composed, {name: cfg})
-        stage = self.stages[path].job
-        stage.shown = tuple(text for text in stage.shown or () if text in job.overrides)
-        job.needs = (*job.needs, path)
+        needs: tuple[Path, ...] = ()
+        for run in earlier:
+            if run.folder not in self.jobs:
+                first = Job(job.number, run.overrides, run.folder, demand_of(run.cfg), first=True)
+                first.added, first.needs = job.added, needs
+                self.jobs[run.folder] = ComposedJob(first, run.composed, run.cfg)
+            needs = (*needs, run.folder)
+        return needs
 
     def composed_jobs(self) -> list[ComposedJob]:
-        """Return all jobs, shared stages first, each after those that it needs."""
-        return [*self.stages.values(), *self.jobs.values()]
+        """Return all jobs, each after those that it needs."""
+        return sorted(self.jobs.values(), key=lambda one: len(one.job.needs))
 
     def to_run(self) -> list[Job]:
-        """Return the jobs that are to be started: all but shared stages that have finished."""
+        """Return the jobs that are to be started: all but finished ones that the user did not ask for."""
         jobs = [composed.job for composed in self.composed_jobs()]
-        return [job for job in jobs if job.stage is None or not job.run_folder.finished]
+        return [job for job in jobs if not (job.first and job.run_folder.finished)]
 
 
 def _check_equal(first: DictConfig, second: DictConfig) -> None:
@@ -151,7 +133,7 @@ def _resolved(composed: DictConfig) -> dict[str, Any]:
 
 def _warn_of_missing(run: RunFolder, composed: DictConfig) -> None:
     """Say what a finished run has not recorded, since the setting that asks for it is new."""
-    if run.has_stages or not run.finished:
+    if not run.finished:
         return
     had = select(leaves(run.settings()), {"nothing"})
     for key, value in select(leaves(_resolved(composed)), {"nothing"}).items():
@@ -161,14 +143,6 @@ def _warn_of_missing(run: RunFolder, composed: DictConfig) -> None:
             log.warning(
                 "WARNING: %s has finished without %s; another name=... trains it again.", run.name, setting
             )
-
-
-def _without_hydra(composed: DictConfig) -> DictConfig:
-    """Return a copy without the ``hydra`` node."""
-    cfg = copy.deepcopy(composed)
-    with open_dict(cfg):
-        cfg.pop("hydra")
-    return cfg
 
 
 @contextmanager

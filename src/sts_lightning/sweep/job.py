@@ -84,9 +84,8 @@ class Job:
         script: Path of the script; by default that of the current process.
         conf: User's folder of the configuration; empty: none.
         added: Options of the command.
-        needs: Folders of the shared stages that the job starts from, each trained by a separate job.
-        stage: Name of the stage that this job trains for others; None for a job that the user asked for.
-        shown: Overrides that say what the job is; None: all of them.
+        needs: Folders of the runs that the job starts from, in order, each trained by a job of its own.
+        first: Whether it is there for the jobs that need it alone: the user did not ask for it.
         state: Current state.
         score: Result; None until there is one.
         pairs: What the score is a score of, see `RunMetrics.scored_pairs`.
@@ -103,8 +102,7 @@ class Job:
     conf: str = field(default_factory=lambda: str(user_folder() or ""))
     added: tuple[str, ...] = ()
     needs: tuple[Path, ...] = ()
-    stage: str | None = None
-    shown: tuple[str, ...] | None = None
+    first: bool = False
     state: State = "queued"
     score: float | None = None
     pairs: str | None = None
@@ -119,9 +117,7 @@ class Job:
 
     def title(self, without: Collection[str] = ()) -> str:
         """Return the overrides of the job in one line, those of `without` left out."""
-        shown = self.overrides if self.shown is None else self.shown
-        text = " ".join(text for text in shown if text not in without)
-        return text if self.stage is None else f"{self.stage} of {text}" if text else self.stage
+        return " ".join(text for text in self.overrides if text not in without)
 
 
 def job_folder(composed: DictConfig) -> Path:
@@ -155,8 +151,8 @@ def run_job(job: Job, resources: Resources, timeout_minutes: float | None = None
 
 
 def skip_job(job: Job, need: Path) -> None:
-    """Store that a job is not run, since the stage in a folder has not finished."""
-    job.state, job.problem = "not run", f"its first stage, {need}, has not finished"
+    """Store that a job is not run, since the run in a folder that it starts from has not finished."""
+    job.state, job.problem = "not run", f"the run that it starts from, {need}, has not finished"
 
 
 def _last_line(path: Path) -> str:
@@ -206,7 +202,7 @@ def _read_result(job: Job) -> bool:
     """Store the result of a job, if it has finished, and return whether it has."""
     job.score = result(job.folder)
     if job.score is not None:
-        job.pairs = job.run_folder.last_stage().metrics().scored_pairs
+        job.pairs = job.run_folder.metrics().scored_pairs
     return job.score is not None
 
 
@@ -226,8 +222,8 @@ def _outcome(code: int, scored: bool) -> tuple[State, str | None]:
 
 
 def result(folder: Path) -> float | None:
-    """Return the score of a finished run, or of its last stage; None if it has not finished."""
-    run = RunFolder(folder).last_stage()
+    """Return the score of a finished run; None if it has not finished."""
+    run = RunFolder(folder)
     return run.metrics().score if run.metrics_file.is_file() else None
 
 

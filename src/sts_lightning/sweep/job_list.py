@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig
 from rich.console import Console
 
 from sts_lightning.config.compose import job_config
@@ -34,7 +34,7 @@ def print_plan(
     """Check all jobs of a sweep and print them; nothing is started or written.
 
     Args:
-        jobs: Jobs, shared stages before the jobs that need them.
+        jobs: Jobs, each after those that it needs.
         check: Function that checks a run.
         cost: Function that says what a run costs.
         gpus_per_job: Number of GPUs of each job that uses any; None: the demand of the job decides.
@@ -43,8 +43,7 @@ def print_plan(
     Raises:
         FailedJobsError: Some jobs cannot work; the message says which, and why.
     """
-    stages = sum(item.job.stage is not None for item in jobs)
-    shared = common([item.job for item in jobs if item.job.stage is None])
+    shared = common([item.job for item in jobs])
     problems: list[str] = []
     lacking: Counter[str] = Counter()
     states: Counter[str] = Counter()
@@ -57,34 +56,25 @@ def print_plan(
                 problems.append(f"{job.folder.name} ({title}): {error}")
         start = f", starts from {job.needs[-1].name}" if job.needs else ""
         text = f"{title} ({_gpus(job.demand, gpus_per_job, jobs_per_gpu)}{start})"
-        states[print_run(job.run_folder, text, (cost(cfg) for cfg in item.configs.values()))] += 1
+        states[print_run(job.run_folder, text, [cost(item.cfg)])] += 1
     for text, count in lacking.items():
         print_line(f"{count} of these jobs cannot run on this machine: {text}")
-    what = f"{counted(stages, 'shared stage')}, " if stages else ""
     counts = ", ".join(f"{count} {state}" for state, count in states.items())
-    print_line(f"{what}{counted(len(jobs) - stages, 'job')}: {counts}. Nothing was started.")
+    print_line(f"{counted(len(jobs), 'job')}: {counts}. Nothing was started.")
     if problems:
         lines = "".join(f"\n  {problem}" for problem in problems)
         raise FailedJobsError(f"{len(problems)} of {len(jobs)} jobs would fail:{lines}")
 
 
 def check_job(composed: ComposedJob, check: Check) -> set[str]:
-    """Check the runs that a job consists of, and return what this machine lacks for them.
+    """Check the run of a job, and return what this machine lacks for it.
 
     Raises:
-        UserError: One of them cannot work.
+        UserError: It cannot work.
     """
-    job, lacking = composed.job, set()
-    start = job.needs[-1] if job.needs else None
     with job_config(composed.composed):
-        for name, cfg in composed.configs.items():
-            alone = not name or job.stage is not None
-            run = job.run_folder if alone else job.run_folder.stage(name)
-            with open_dict(cfg):
-                cfg.init_from = cfg.init_from if start is None else str(start)
-            lacking.add(check(run, cfg))
-            start = run.path
-    return {text for text in lacking if text is not None}
+        lacks = check(composed.job.run_folder, composed.cfg)
+    return set() if lacks is None else {lacks}
 
 
 def print_run(run: RunFolder, text: str, costs: Iterable[str]) -> str:

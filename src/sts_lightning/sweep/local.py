@@ -52,12 +52,12 @@ def run_jobs(jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = No
 class _Waiting:
     """Queue of the jobs that have not started.
 
-    The first one starts next whose shared stages have ended, and that fits into the pool.
+    The first one starts next of which the runs that it starts from have ended, and that fits into the pool.
     """
 
     def __init__(self, jobs: Sequence[Job], pool: Pool) -> None:
         self.jobs = list(jobs)
-        self.stages = {job.folder: job for job in jobs if job.stage is not None}
+        self.by_folder = {job.folder: job for job in jobs}
         self.pool = pool
         self.changed = threading.Condition()
 
@@ -73,7 +73,7 @@ class _Waiting:
         return None
 
     def _is_ready(self, job: Job) -> bool:
-        return all(self.stages[need].state in ENDED for need in job.needs if need in self.stages)
+        return all(self.by_folder[need].state in ENDED for need in job.needs if need in self.by_folder)
 
     def finish(self, resources: Resources) -> None:
         """Return the resources of a job to the pool."""

@@ -24,7 +24,7 @@ UNFINISHED = ("failed", "timed out", "stopped")
 """States of a job that ran without a result."""
 
 SKIPPED = "not run"
-"""State of a job that needs a stage that has not finished."""
+"""State of a job that starts from a run that has not finished."""
 
 
 def report_job(job: Job) -> None:
@@ -76,8 +76,9 @@ def interrupted(jobs: Sequence[Job], error: KeyboardInterrupt) -> InterruptedRun
 
 
 def common(jobs: Sequence[Job]) -> set[str]:
-    """Return the overrides that all of several jobs have; empty for a single job."""
-    return set.intersection(*(set(job.overrides) for job in jobs)) if len(jobs) > 1 else set()
+    """Return the overrides that all of several jobs have that the user asked for; empty for a single job."""
+    asked = [set(job.overrides) for job in jobs if not job.first]
+    return set.intersection(*asked) if len(asked) > 1 else set()
 
 
 @contextmanager

@@ -1,19 +1,33 @@
-"""Assembly of a run's data, loss and module from its configuration."""
+"""Assembly of what a configuration names: one function for training, checks and plans."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.build import LOADING, build, items, name_setting, plain, shared_settings
 from sts_lightning.config.identity import file_digests
+from sts_lightning.config.machine import Machine, trained_model
+from sts_lightning.core.errors import at_setting
+from sts_lightning.core.text import check_range
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.module import DataModule
 from sts_lightning.losses.base import Loss
-from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoder import SentenceEncoder, freeze
+from sts_lightning.models.loading.backbone import load_backbone
+from sts_lightning.models.loading.folder import check_writable, load_weights, refers_to_base, step_of
+from sts_lightning.models.loading.meta import load_on_meta
+from sts_lightning.models.loading.run import build_encoder, model_folder, set_evaluation_text
+from sts_lightning.runs.folder import RunFolder, Which
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import make_optimizer, make_schedule
 from sts_lightning.training.trainer import StepCount
@@ -21,6 +35,117 @@ from sts_lightning.training.trainer import StepCount
 if TYPE_CHECKING:
     from sts_lightning.regularizers.base import Regularizer
     from sts_lightning.training.auxiliary.base import AuxiliaryModel
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a configuration names.
+
+    Attributes:
+        cfg: The configuration.
+        data: The data, which need not be read.
+        encoder: The encoder, frozen as configured.
+        loss: The loss, with its head.
+        regularizer: A term that is added to the loss.
+        auxiliary: A part that supplies the loss with an argument.
+        callbacks: Callbacks besides those that every run has.
+        kept: Names of frozen weights of the encoder that come from an earlier run, and that checkpoints hold
+            therefore.
+    """
+
+    cfg: DictConfig
+    data: DataModule
+    encoder: SentenceEncoder
+    loss: Loss
+    regularizer: Regularizer | None
+    auxiliary: AuxiliaryModel | None
+    callbacks: Sequence[Callback]
+    kept: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A run that is ready to train: data read, weights loaded, nothing written yet.
+
+    Attributes:
+        run: The run folder.
+        cfg: The configuration as composed or stored.
+        machine: The hardware, and the settings that depend on it.
+        data: The data.
+        module: Encoder, loss and optimiser.
+        steps: Steps of the run.
+        trainer: Lightning's Trainer.
+        loggers: Destinations of metrics.
+        callbacks: Callbacks of the configuration, then others besides those that every run has.
+        resumed: Whether the run resumes from its last checkpoint.
+        first: Whether this is the process of the run that writes the folder.
+    """
+
+    run: RunFolder
+    cfg: DictConfig
+    machine: Machine
+    data: DataModule
+    module: STSModule
+    steps: StepCount
+    trainer: pl.Trainer
+    loggers: Sequence[Logger]
+    callbacks: Sequence[Callback]
+    resumed: bool
+    first: bool
+
+
+def assemble(
+    cfg: DictConfig, device: str, precision: str = "32-true", data: DataModule | None = None
+) -> Parts:
+    """Build what a configuration names; no data is read, and nothing is written.
+
+    Args:
+        cfg: What `check_config` has returned.
+        device: Device that quantised weights are loaded to. On ``meta`` the weights of the encoder have
+            shapes and no values, nothing is read of a model but its configuration and its tokenizer, the
+            weights of an earlier run are not loaded, and auxiliary models not connected. A model that a
+            function of its own builds has values there too.
+        precision: Precision of training, in Lightning's names.
+        data: Data that has been read already; None: built here.
+
+    Raises:
+        UserError: A setting is out of range, or the model or the earlier run cannot be loaded.
+    """
+    on_meta = device == "meta"
+    data = make_data(cfg) if data is None else data
+    model = trained_model(cfg, precision)
+    # Of the run itself the model draws first, then a head; checks draw nothing.
+    with torch.random.fork_rng(devices=[], enabled=on_meta):
+        if on_meta:
+            encoder = build_encoder(model, cfg.prompt, "cpu", load_on_meta)
+        else:
+            encoder = build_encoder(model, cfg.prompt, device, load_backbone)
+        loss = make_loss(cfg.loss, encoder.dimension, data.parts)
+    kept: frozenset[str] = frozenset()
+    if cfg.init_from is not None and not on_meta:  # the loss has a head that this may fill
+        with at_setting("init_from"):
+            kept = warm_start(cfg, encoder, loss)
+    freeze(encoder, cfg.optim.freeze)
+    set_evaluation_text(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)
+    check_writable(encoder)
+    regularizer = auxiliary = None
+    if cfg.regularizer:
+        from sts_lightning.regularizers.base import Regularizer  # few runs have one
+
+        regularizer = build("regularizer", cfg.regularizer, Regularizer)
+    if cfg.auxiliary:
+        from sts_lightning.training.auxiliary.base import AuxiliaryModel  # few runs have one
+
+        auxiliary = build("auxiliary", cfg.auxiliary, AuxiliaryModel)
+        if not on_meta:  # it may copy the encoder, which by now is as it starts to train
+            with name_setting("auxiliary", cfg.auxiliary):
+                auxiliary.connect(encoder)
+    if cfg.trainer.gradient_checkpointing:  # not of a copy, which has no backward pass
+        encoder.checkpoint_layers()
+    callbacks = [build(f"callbacks.{key}", node, Callback) for key, node in cfg.callbacks.items()]
+    return Parts(cfg, data, encoder, loss, regularizer, auxiliary, callbacks, kept)
 
 
 def make_data(cfg: DictConfig) -> DataModule:
@@ -65,6 +190,8 @@ def _make_parts(nodes: DictConfig, facts: Mapping[str, Any]) -> tuple[dict[str, 
             shared["seed"] = node.seed
         parts[name] = build(f"data.parts.{name}", _without_loading(node), DataSet, shared)
         sizes[name] = int(node.batch_size)
+        with name_setting(f"data.parts.{name}", node):
+            check_range("batch_size", sizes[name], 1, 2**20)
     return parts, sizes
 
 
@@ -99,29 +226,53 @@ def make_loss(node: DictConfig, dimension: int, parts: Mapping[str, DataSet], pa
     return loss
 
 
-def make_module(
-    cfg: DictConfig,
-    precision: str,
-    encoder: SentenceEncoder,
-    loss: Loss,
-    regularizer: Regularizer | None,
-    steps: StepCount,
-    keep: Set[str] = frozenset(),
-    auxiliary: AuxiliaryModel | None = None,
-) -> STSModule:
+def warm_start(cfg: DictConfig, encoder: SentenceEncoder, loss: Loss) -> frozenset[str]:
+    """Load the weights of an earlier run: those of the encoder, and of a loss head of the same shape.
+
+    Args:
+        cfg: Configuration of the new run; ``init_from`` is the folder of the earlier one, which must have the
+            same model.
+        encoder: The encoder to load the weights into.
+        loss: The loss; its head is loaded only if it has the shape of the earlier run's head.
+
+    Returns:
+        Names of the encoder's weights that were loaded.
+
+    Raises:
+        CheckpointError: The folder is no finished run, has another model, or its files are broken.
+    """
+    run = RunFolder(cfg.init_from)
+    which: Which = "best" if cfg.trainer.init == "best" else "final"
+    folder = model_folder(run, which)
+    head = load_weights(encoder, folder)
+    own = {name: value.shape for name, value in loss.state_dict().items()}
+    same_head = bool(head) and {name: value.shape for name, value in head.items()} == own
+    if same_head:
+        loss.load_state_dict(head)
+    # Those of a base that is not trained are in its own files.
+    whole = not refers_to_base(encoder)
+    names = {name for name, weight in encoder.named_parameters() if weight.requires_grad or whole}
+    log.info(
+        "starting from %s: %s (%s%s): %d weights of the encoder, %s",
+        run.settings().get("name"),
+        run.name,
+        cfg.trainer.init,
+        "" if (step := step_of(folder)) is None else f", step {step}",
+        len(names),
+        "and the head" if same_head else "no head",
+    )
+    return frozenset(f"encoder.{name}" for name in names)
+
+
+def make_module(parts: Parts, precision: str, steps: StepCount) -> STSModule:
     """Build the module of a run, with the optimiser and the schedule of its configuration.
 
     Args:
-        cfg: Configuration of the run.
+        parts: What the configuration names.
         precision: Precision of training, in Lightning's names.
-        encoder: Encoder to train, frozen as configured.
-        loss: Loss to train with.
-        regularizer: Term added to the loss.
         steps: Length of the run.
-        keep: Names of frozen weights that checkpoints hold nevertheless.
-        auxiliary: What the loss reads besides the embeddings.
     """
-    optim = cfg.optim
+    cfg, optim = parts.cfg, parts.cfg.optim
     optimizer = partial(
         make_optimizer,
         lr=optim.lr,
@@ -141,15 +292,15 @@ def make_module(
         stretch=optim.stretch,
     )
     return STSModule(
-        encoder,
-        loss,
+        parts.encoder,
+        parts.loss,
         optimizer,
         schedule,
         optim.freeze,
-        keep,
-        regularizer,
+        parts.kept,
+        parts.regularizer,
         cfg.trainer.micro_batch_size,
         cfg.trainer.official_gather,
-        auxiliary,
+        parts.auxiliary,
         cfg.seed,
     )

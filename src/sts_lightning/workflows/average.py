@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ class Parent:
     """A run whose weights are averaged.
 
     Attributes:
-        run: Its folder; of a run of several stages, that of the last one.
+        run: Its folder.
         cfg: Its configuration.
         encoder: The selected weights of its encoder.
         head: Those of its loss.
@@ -170,7 +169,7 @@ def read_parents(folders: Sequence[Path], encoder: SentenceEncoder) -> list[Pare
     """
     parents: list[Parent] = []
     for folder in folders:
-        run = RunFolder(folder).last_stage()
+        run = RunFolder(folder)
         cfg, _ = run.load_part("data"), run.metrics()  # what it was trained on belongs to the average
         if cfg.model.get("adapter") is not None:
             raise CheckpointError(
@@ -240,19 +239,10 @@ def _start(run: RunFolder, cfg: DictConfig, tuned: Weights) -> dict[str, Tensor]
         torch.manual_seed(cfg.seed)
         encoder = build_encoder(cfg.model, cfg.prompt)
     if cfg.init_from is not None:
-        earlier = _stage_before(run) or RunFolder(cfg.init_from)
+        earlier = run.start(cfg.init_from)
         load_weights(encoder, model_folder(earlier, "best" if cfg.trainer.init == "best" else "final"))
     whole = encoder.state_dict()
     return {name: whole[name] for name in tuned}
-
-
-def _stage_before(run: RunFolder) -> RunFolder | None:
-    """Return the stage before a later stage of a run, wherever its folder is now."""
-    path = run.path.resolve()
-    for before, stage in pairwise(RunFolder(path.parent).stages()):
-        if stage.path.resolve() == path:
-            return before
-    return None
 
 
 def _select(

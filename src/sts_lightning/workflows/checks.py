@@ -9,12 +9,10 @@ from __future__ import annotations
 import inspect
 import logging
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
-import torch
 from hydra.utils import get_class, get_method
 from lightning.pytorch.callbacks import Callback, EarlyStopping
 from lightning.pytorch.loggers import Logger
@@ -32,7 +30,7 @@ from sts_lightning.config.check import (
 from sts_lightning.config.machine import Machine, cuda_devices, decide
 from sts_lightning.core.choices import Role
 from sts_lightning.core.conf_folders import PACKAGED
-from sts_lightning.core.errors import CheckpointError, ConfigError
+from sts_lightning.core.errors import CheckpointError, ConfigError, together
 from sts_lightning.core.text import counted
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.draws import empty_places
@@ -43,21 +41,11 @@ from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss, accepts, check_declared
 from sts_lightning.models.text.template import SLOT
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.lock import check_links, is_first_process
-from sts_lightning.training.assembly import make_data, make_loss
+from sts_lightning.runs.lock import check_links
+from sts_lightning.training.assembly import Parts, assemble
 from sts_lightning.training.callbacks.history import HistoryLogger
 
-if TYPE_CHECKING:
-    from sts_lightning.regularizers.base import Regularizer
-    from sts_lightning.training.auxiliary.base import AuxiliaryModel
-
 log = logging.getLogger(__name__)
-
-TRIAL_DIMENSION = 65_536
-"""Size of an embedding, beyond that of any model, with which a loss is checked.
-
-The loss that trains is built after the model, of which nothing has been loaded yet.
-"""
 
 TRAINER_EXTRA = ("benchmark", "detect_anomaly", "inference_mode", "max_time", "profiler")
 """Arguments of Lightning's Trainer that a run may set besides the settings of the group ``trainer``."""
@@ -80,83 +68,40 @@ TRAIN_METRICS = ("train/loss", "train/regularizer")
 """Metrics of the training that may end it."""
 
 
-@dataclass(frozen=True)
-class Built:
-    """What a configuration names, built and checked; the data need not be read yet.
-
-    Attributes:
-        loss: The loss, for checks alone: that which trains is built after the model.
-        data: The data.
-        callbacks: Callbacks besides those that every run has.
-        regularizer: A term that is added to the loss.
-        auxiliary: A part that supplies the loss with an argument.
-    """
-
-    loss: Loss
-    data: DataModule
-    callbacks: Sequence[Callback]
-    regularizer: Regularizer | None
-    auxiliary: AuxiliaryModel | None
+def check_folder(run: RunFolder) -> None:
+    """Reject a folder in which a run cannot go on; see `check_links` and `check_checkpoints`."""
+    if run.state != "new":
+        check_links(run.path)
+    if run.resumable:
+        check_checkpoints(run)
 
 
-@dataclass(frozen=True)
-class Parts(Built):
-    """A training run that can start: its configuration, and the parts that need no weights.
-
-    Attributes:
-        loggers: Destinations of metrics.
-        run: The run folder.
-        cfg: The configuration as composed or stored.
-        machine: The hardware, and the settings that depend on it.
-        resumed: Whether the run resumes from its last checkpoint.
-        first: Whether this is the process of the run that writes the folder.
-    """
-
-    loggers: Sequence[Logger]
-    run: RunFolder
-    cfg: DictConfig
-    machine: Machine
-    resumed: bool
-    first: bool
-
-
-def validate(run: RunFolder, cfg: DictConfig, callbacks: Sequence[Callback] = ()) -> Parts:
-    """Check folder, configuration, machine and data, and read the data.
-
-    Args:
-        run: The run folder, locked by this process. What has begun in it resumes; without a checkpoint it
-            starts again.
-        cfg: What `check_config` has returned, that of the folder if a run has begun there.
-        callbacks: Callbacks besides those of the configuration.
+def check_parts(parts: Parts) -> None:
+    """Reject parts that do not fit together, all that is wrong at once.
 
     Raises:
-        UserError: Something is wrong; the message says what, where and what to do.
+        ConfigError: Some do not.
     """
-    state = run.state
-    if state != "new":
-        check_links(run.path)
-    resumed = state in ("interrupted", "finished")
-    if resumed:
-        check_checkpoints(run)
-    machine = decide(cfg)
-    check_machine(machine)
-    built = build_parts(run, cfg)
-    for text in unread(cfg, built.loss):
-        log.warning("WARNING: %s", text)
-    built.data.setup()
-    check_scores(built.loss, built.data)
-    check_masks(built.loss, built.data)
-    check_watched(cfg, built.callbacks, built.data)
-    built = replace(built, callbacks=[*built.callbacks, *callbacks])
-    return Parts(
-        **vars(built),
-        loggers=make_loggers(run, cfg),
-        run=run,
-        cfg=cfg,
-        machine=machine,
-        resumed=resumed,
-        first=is_first_process(),
-    )
+    check_fit(parts.loss, parts.data, parts.cfg.data)
+    if errors := conflicts(parts):
+        raise together(errors)
+
+
+def conflicts(parts: Parts) -> list[ConfigError]:
+    """Return an error for each combination that would train something else than it says."""
+    return [error for check in CHECKS for error in check(parts)]
+
+
+def check_rows(parts: Parts) -> None:
+    """Read the data, and reject what its rows do not fit.
+
+    Raises:
+        UserError: The data cannot be read, or does not fit.
+    """
+    parts.data.setup()
+    check_scores(parts.loss, parts.data)
+    check_masks(parts.loss, parts.data)
+    check_watched(parts)
 
 
 def make_loggers(run: RunFolder, cfg: DictConfig) -> list[Logger]:
@@ -205,80 +150,44 @@ def check_later_run(run: RunFolder, cfg: DictConfig, read: set[str]) -> str | No
     Raises:
         UserError: Configuration, data or checkpoint cannot be used.
     """
-    if run.state != "new":
-        check_links(run.path)
-    if run.resumable:
-        check_checkpoints(run)
-    cfg = check_config(cfg)
-    built = build_parts(run, cfg)
-    key = f"{OmegaConf.to_yaml(cfg.data)}{shared_settings(cfg)}"
+    check_folder(run)
+    parts = assemble(check_config(cfg), "meta")
+    check_parts(parts)
+    key = f"{OmegaConf.to_yaml(parts.cfg.data)}{shared_settings(parts.cfg)}"
     if key not in read:
-        built.data.setup()
-        check_scores(built.loss, built.data)
-        check_masks(built.loss, built.data)
-        check_watched(cfg, built.callbacks, built.data)
+        check_rows(parts)
         read.add(key)
     try:
-        check_machine(decide(cfg))
+        check_machine(decide(parts.cfg))
     except ConfigError as error:
         return str(error)
     return None
 
 
-def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
-    """Build what needs no weights, and check that it fits together.
-
-    Args:
-        run: The run folder, to which nothing is written.
-        cfg: A configuration without interpolations.
-
-    Raises:
-        ConfigError: Something cannot be built, or does not fit.
-    """
-    data = make_data(cfg)
-    with torch.random.fork_rng(devices=[]):  # a head draws its start from the global random state
-        loss = make_loss(cfg.loss, TRIAL_DIMENSION, data.parts)
-    check_fit(loss, data, cfg.data)
-    for key in sorted(LOGGERS.keys() & cfg.logger.keys()):
+def _loggers(parts: Parts) -> Iterator[ConfigError]:
+    for key in sorted(LOGGERS.keys() & parts.cfg.logger.keys()):
         if find_spec(LOGGERS[key]) is None:
-            raise ConfigError(
+            yield ConfigError(
                 f"logger.{key} needs a package that is not installed.",
                 key=f"logger.{key}",
                 hint=f"pip install 'sts-lightning[{key}]'",
             )
-    callbacks = [build(f"callbacks.{key}", node, Callback) for key, node in cfg.callbacks.items()]
-    regularizer = auxiliary = None
-    if cfg.regularizer:
-        from sts_lightning.regularizers.base import Regularizer  # few runs have one
-
-        regularizer = build("regularizer", cfg.regularizer, Regularizer)
-    if cfg.auxiliary:
-        from sts_lightning.training.auxiliary.base import AuxiliaryModel  # few runs have one
-
-        auxiliary = build("auxiliary", cfg.auxiliary, AuxiliaryModel)
-    built = Built(loss, data, callbacks, regularizer, auxiliary)
-    for error in conflicts(cfg, built):
-        raise error
-    return built
 
 
-def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
-    """Yield an error for each combination that would train something else than it says.
-
-    Args:
-        cfg: A configuration without interpolations.
-        built: What it names.
-    """
-    loss, data, regularizer, auxiliary = built.loss, built.data, built.regularizer, built.auxiliary
-    name = type(loss).__name__
-    for key, callback in zip(cfg.callbacks, built.callbacks, strict=True):
+def _callbacks(parts: Parts) -> Iterator[ConfigError]:
+    for key, callback in zip(parts.cfg.callbacks, parts.callbacks, strict=True):
         if (cls := type(callback).__name__) in CALLBACKS:
             yield ConfigError(f"callbacks.{key}: {cls} {CALLBACKS[cls]}.", key=f"callbacks.{key}")
-    for key in map(str, cfg.trainer.extra):
+
+
+def _trainer_extra(parts: Parts) -> Iterator[ConfigError]:
+    for key in map(str, parts.cfg.trainer.extra):
         if key not in TRAINER_EXTRA:
             yield unknown_key(f"trainer.extra.{key}", f"There are: {', '.join(TRAINER_EXTRA)}.")
 
-    arguments = data_arguments(cfg)
+
+def _unread_data_settings(parts: Parts) -> Iterator[ConfigError]:
+    cfg, arguments = parts.cfg, data_arguments(parts.cfg)
     if cfg.path is not None and "path" not in arguments:
         hint = (
             "Add data=pairs_file, triplets_file, labels_file, classes_file or sentences_file for a file, "
@@ -288,12 +197,17 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
     if cfg.dev != "stsb" and "dev" not in arguments:
         text = f"dev={cfg.dev} has no effect on this data, which has its own dev pairs."
         yield ConfigError(text, key="dev")
-    views = [view for part in data.parts.values() for view in part.views]
-    if cfg.prompt.template is not None and any(view.augmentation is not None for view in views):
+
+
+def _repeated_template(parts: Parts) -> Iterator[ConfigError]:
+    views = [view for part in parts.data.parts.values() for view in part.views]
+    if parts.cfg.prompt.template is not None and any(view.augmentation is not None for view in views):
         text = "data.repetition would repeat words of the template; use prompt=none."
         yield ConfigError(text, key="data.repetition")
 
-    yield from _prompt_conflicts(cfg, data)
+
+def _weights(parts: Parts) -> Iterator[ConfigError]:
+    cfg, name = parts.cfg, type(parts.loss).__name__
     adapter, trained = cfg.model.get("adapter"), cfg.optim.freeze == "none"
     for key, usual in (("dtype", "float32"), ("quantization", "none")):
         if adapter is None and trained and (value := cfg.model.get(key, usual)) not in (usual, "auto"):
@@ -308,27 +222,36 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
             "factors is not that of their products.",
             key="trainer.wise_ft",
         )
-    if not trained and not has_head(loss):
+    if not trained and not has_head(parts.loss):
         yield ConfigError(
             f"optim.freeze={cfg.optim.freeze} leaves nothing to train: {name} has no head. "
             "Set optim.freeze=none, or choose a loss with a head.",
             key="optim.freeze",
         )
 
-    fewest = min(len(part.views) for part in data.parts.values())
-    if regularizer is not None and fewest < regularizer.least_views:
+
+def _regularizer(parts: Parts) -> Iterator[ConfigError]:
+    regularizer = parts.regularizer
+    if regularizer is None:
+        return
+    fewest = min(len(part.views) for part in parts.data.parts.values())
+    if fewest < regularizer.least_views:
         yield ConfigError(
             f"regularizer: {type(regularizer).__name__} reads {regularizer.least_views} views with these "
             f"settings, and this data gives {fewest}.",
             key="regularizer",
         )
-    if regularizer is not None and regularizer.needs_phases:
+    if regularizer.needs_phases:
         from sts_lightning.training.callbacks.rank_monitor import RankMonitor  # of few runs
 
-        if not any(isinstance(callback, RankMonitor) for callback in built.callbacks):
+        if not any(isinstance(callback, RankMonitor) for callback in parts.callbacks):
             text = "regularizer.phase1 and phase2 differ, so the switch has to be found"
             yield ConfigError(f"{text}: add callbacks=rank_monitor.", key="regularizer")
-    supplied = None if auxiliary is None else auxiliary.provides
+
+
+def _auxiliary(parts: Parts) -> Iterator[ConfigError]:
+    loss, name = parts.loss, type(parts.loss).__name__
+    supplied = None if parts.auxiliary is None else parts.auxiliary.provides
     if supplied is not None and supplied not in loss.takes:
         able = ", ".join(stem for stem, other in all_losses().items() if supplied in other.takes)
         text = f"auxiliary: {name} takes no {supplied}. Losses that do: {able or 'none'}."
@@ -341,8 +264,9 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
         )
 
 
-def _prompt_conflicts(cfg: DictConfig, data: DataModule) -> Iterator[ConfigError]:
+def _prompts(parts: Parts) -> Iterator[ConfigError]:
     """Yield an error for prompts by role without queries and documents, and for view templates like them."""
+    cfg, data = parts.cfg, parts.data
     rows = any(part.is_rows for part in data.parts.values())
     given = [role for role in get_args(Role) if cfg.prompt.get(role) is not None]
     if given and not rows:
@@ -365,6 +289,20 @@ def _prompt_conflicts(cfg: DictConfig, data: DataModule) -> Iterator[ConfigError
         )
 
 
+CHECKS: tuple[Callable[[Parts], Iterator[ConfigError]], ...] = (
+    _loggers,
+    _callbacks,
+    _trainer_extra,
+    _unread_data_settings,
+    _repeated_template,
+    _prompts,
+    _weights,
+    _regularizer,
+    _auxiliary,
+)
+"""Combinations that would train something else than they say; each yields an error for one."""
+
+
 def _providers(argument: str) -> list[str]:
     """Return the choices of ``auxiliary`` that supply an argument of a loss."""
     files = sorted((PACKAGED / "auxiliary").iterdir())
@@ -373,7 +311,7 @@ def _providers(argument: str) -> list[str]:
     return [choice for choice, cls in classes.items() if getattr(cls, "provides", None) == argument]
 
 
-def unread(cfg: DictConfig, loss: Loss) -> list[str]:
+def without_effect(cfg: DictConfig, loss: Loss) -> list[str]:
     """Return a sentence for each setting that another makes useless: its key, neutral value, and why.
 
     Args:
@@ -544,17 +482,17 @@ def check_masks(loss: Loss, data: DataModule) -> None:
                 )
 
 
-def check_watched(cfg: DictConfig, callbacks: Sequence[Callback], data: DataModule) -> None:
+def check_watched(parts: Parts) -> None:
     """Reject a `RankMonitor`, which measures scored dev pairs, on held-out queries.
 
     Raises:
         ConfigError: There is one.
     """
-    if not callbacks or not isinstance(data.dev, Ranking):
+    if not parts.callbacks or not isinstance(parts.data.dev, Ranking):
         return
     from sts_lightning.training.callbacks.rank_monitor import RankMonitor  # of few runs
 
-    for name, callback in zip(cfg.callbacks, callbacks, strict=False):
+    for name, callback in zip(parts.cfg.callbacks, parts.callbacks, strict=True):
         if isinstance(callback, RankMonitor):
             raise ConfigError(
                 f"callbacks.{name} needs scored dev pairs, and queries select the weights of this run.",

@@ -1,4 +1,4 @@
-"""The training command: a run of one or of several stages, new or begun before.
+"""The training command: a run, new or begun before, and those that it starts from.
 
 The same command in the same folder goes on: a new run starts, one that was stopped resumes, one that has
 finished prints its result, and other settings are rejected. Each run ends in `train_in`, which locks its
@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import itertools
 import logging
-import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,26 +24,25 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config, path_override
-from sts_lightning.config.compose import compose_stages, share_stages
 from sts_lightning.config.identity import move_data
 from sts_lightning.config.options import options
 from sts_lightning.config.schema import TrainConfig
+from sts_lightning.config.start import EarlierRun, earlier_runs
 from sts_lightning.config.trust import requests
 from sts_lightning.core import signals
 from sts_lightning.core.conf_folders import command_line
 from sts_lightning.core.errors import ConfigError, InterruptedRunError, RunningElsewhereError, UserError
 from sts_lightning.runs.folder import RunFolder, no_run
 from sts_lightning.runs.lock import check_links, holder, is_first_process, locked
-from sts_lightning.runs.state import LENGTHS, beside_resume, next_step, report_finished, state_for, train_on
+from sts_lightning.runs.state import BESIDE_RESUME, LENGTHS, next_step, report_finished, state_for, train_on
 
 if TYPE_CHECKING:
-    import lightning.pytorch as pl
     from lightning.pytorch.callbacks import Callback
 
 log = logging.getLogger(__name__)
 
 POLL = 5.0
-"""Seconds between two looks at a stage that another process trains."""
+"""Seconds between two looks at a run that another process trains."""
 
 
 def train(cfg: DictConfig) -> float:
@@ -57,7 +54,7 @@ def train(cfg: DictConfig) -> float:
         cfg: The composed configuration.
 
     Returns:
-        Dev Spearman times 100 of the selected weights, of several stages those of the last one.
+        Dev Spearman times 100 of the selected weights.
 
     Raises:
         UserError: The configuration, the data or a run folder cannot be used, or the run was stopped.
@@ -78,14 +75,8 @@ def train(cfg: DictConfig) -> float:
         )
     if chosen.plan is not None:
         raise ConfigError("--plan lists the jobs of a sweep: add -m, with any launcher but basic.")
-    if not cfg.stages and chosen.stage is None:
-        return train_in(folder.path, cfg)
-    stages = compose_stages(cfg, overrides, partial(compose, "train"))
-    share = sweep if chosen.share_stages is None else chosen.share_stages
-    shared = share_stages(stages) if share else {}
-    if chosen.stage is not None:
-        return run_shared_stage(folder, chosen.stage, stages, shared)
-    return run_stages(folder, stages, shared)
+    whole = partial(compose, "train", return_hydra_config=True)
+    return train_after(folder, cfg, earlier_runs(cfg, overrides, Path(folder.name).parent, whole))
 
 
 def train_in(
@@ -105,7 +96,7 @@ def train_in(
         run: The folder.
         cfg: A composed configuration of the schema `TrainConfig`.
         resume: Whether the configuration is known to be that of the folder, which is not compared then.
-        whole: The folder of stages that the run is part of; a stopped run is resumed by its name.
+        whole: The folder of the run that starts from this one; a stopped run is resumed by its name.
         callbacks: Callbacks besides those of the configuration.
         further: Whether a run that has finished trains on, up to the length in ``cfg``.
 
@@ -129,23 +120,9 @@ def train_in(
                     state_for(folder, cfg)
                 if folder.finished and not further:
                     return report_finished(folder)
-                from sts_lightning.core.console import log_to, quiet_lightning
-                from sts_lightning.training.callbacks.progress import RunClock
-                from sts_lightning.workflows.build import build_experiment
-                from sts_lightning.workflows.checks import validate
-                from sts_lightning.workflows.fit import fit
-                from sts_lightning.workflows.report import report
+                from sts_lightning.workflows.train import run_training
 
-                clock = RunClock()
-                parts = validate(folder, cfg, (clock, *callbacks))
-                experiment = build_experiment(parts, command)
-                if folder.resumable or folder.finished:
-                    _check_length(folder, experiment.steps.total_steps)
-                with log_to(folder.log_file), quiet_lightning(), _stopping_others(experiment.trainer):
-                    if first:  # before its configuration changes: killed in between, it is an interrupted run
-                        folder.metrics_file.unlink(missing_ok=True)
-                    untuned, peak = fit(experiment)
-                    return report(experiment, untuned, peak, clock)
+                return run_training(folder, cfg, callbacks, command)
         except (KeyboardInterrupt, SystemExit) as error:  # Lightning turns the first into the second
             number = signals.stopping_signal(error)
             if number is None:
@@ -162,41 +139,20 @@ def _as_begun(folder: RunFolder, cfg: DictConfig) -> DictConfig:
     """
     if folder.state == "new":
         return cfg
-    stored, cfg = folder.settings(), copy.deepcopy(cfg)
-    with open_dict(cfg):
-        for key in set(map(str, cfg)) - TrainConfig.model_fields.keys():
-            del cfg[key]
+    stored, cfg = folder.settings(), _without_added(cfg)
     for key in ("precision", "model.dtype", "trainer.chunk_tokens", "trainer.deterministic"):
         if OmegaConf.select(cfg, key) == "auto":
             OmegaConf.update(cfg, key, OmegaConf.select(OmegaConf.create(stored), key))
     return cfg
 
 
-def _check_length(folder: RunFolder, steps: int) -> None:
-    """Reject a length that a run has reached already; one that is killed in its report may end again."""
-    made = folder.read_checkpoint("last", mmap=True, whole=False)["global_step"]
-    if steps < made or (steps == made and folder.finished):
-        raise ConfigError(
-            f"{folder.name} has made {made} steps, and would end after {steps}; to train it further, give it "
-            "more by trainer.max_epochs or trainer.max_steps.",
-            key="trainer.max_steps",
-        )
-
-
-@contextlib.contextmanager
-def _stopping_others(trainer: pl.Trainer) -> Iterator[None]:
-    """Stop the other processes of a run if this one fails."""
-    from lightning.pytorch.utilities.exceptions import SIGTERMException
-
-    from sts_lightning.training.callbacks.resume_checkpoint import stop_others
-
-    try:
-        yield
-    except BaseException as error:
-        stop_others(trainer)
-        if isinstance(error, SIGTERMException):  # from a handler of Lightning's, in place of ours
-            raise signals.Stopped(signal.SIGTERM) from error
-        raise
+def _without_added(cfg: DictConfig) -> DictConfig:
+    """Return a copy of a resolved configuration without settings that were added for others to refer to."""
+    cfg = copy.deepcopy(cfg)
+    with open_dict(cfg):
+        for key in set(map(str, cfg)) - TrainConfig.model_fields.keys():
+            del cfg[key]
+    return cfg
 
 
 def _resume_command(run: RunFolder, cfg: DictConfig) -> str:
@@ -209,20 +165,19 @@ def _resume_command(run: RunFolder, cfg: DictConfig) -> str:
 
 
 def _beside_resume(run: RunFolder, cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the settings of a command besides ``resume``; see `beside_resume`.
+    """Return the settings of a command besides ``resume``; see `BESIDE_RESUME`.
 
     Raises:
         ConfigError: It has another setting, which the run's own configuration decides.
     """
-    allowed = beside_resume(run)
-    others = [text for text in overrides if not text.startswith(tuple(f"{key}=" for key in allowed))]
+    others = [text for text in overrides if not text.startswith(tuple(f"{key}=" for key in BESIDE_RESUME))]
     if others:
         raise ConfigError(
             f"resume uses the run's own configuration; leave out {' '.join(others)}.",
             key="resume",
             hint=f"{run.name} has finished. {train_on(run)}" if run.finished else None,
         )
-    given = [key for key in allowed if any(text.startswith(f"{key}=") for text in overrides)]
+    given = [key for key in BESIDE_RESUME if any(text.startswith(f"{key}=") for text in overrides)]
     return {key: OmegaConf.select(cfg, key) for key in given}
 
 
@@ -239,21 +194,20 @@ def _resume(run: RunFolder, trust: bool, cfg: DictConfig, overrides: Sequence[st
     if run.state == "new":
         raise no_run(Path(run.name), run.config_file.name)
     length = {key: given.pop(key) for key in LENGTHS if key in given}
-    stored = OmegaConf.create({} if run.has_stages else run.settings())
+    stored = OmegaConf.create(run.settings())
     longer = any(OmegaConf.select(stored, key) != value for key, value in length.items())
     if run.finished and not longer:
         return report_finished(run)
     check_links(run.path)
-    if run.has_stages:
-        return resume_stages(run, trust, given.get("data_root"))
-    own = run.load_config(trust)
-    if "data_root" in given:
-        move_data(own, given.pop("data_root"))
+    own, data_root = run.load_config(trust), given.pop("data_root", None)
+    if data_root is not None:
+        move_data(own, data_root)
     if longer:
         _check_further(run, own)
         given |= {key: length.get(key) for key in LENGTHS}  # one limit takes the place of the other
     for key, value in given.items():
         OmegaConf.update(own, key, value)
+    _resume_start(run, own, trust, data_root)
     return train_in(run.path, own, resume=True, further=longer)
 
 
@@ -276,155 +230,120 @@ def _check_further(run: RunFolder, cfg: DictConfig) -> None:
         )
 
 
-def run_stages(
-    folder: RunFolder,
-    stages: Mapping[str, DictConfig],
-    shared: Mapping[str, str] | None = None,
-) -> float:
-    """Run stages in sub-folders, each from the weights of the previous one, or go on with them.
+def train_after(run: RunFolder, cfg: DictConfig, earlier: Sequence[EarlierRun]) -> float:
+    """Train a run after those that it starts from and that have not finished.
+
+    Its own configuration and theirs are written first: whatever is interrupted is resumed by its name.
 
     Args:
-        folder: The folder of the stages.
-        stages: Their configurations by name, in order.
-        shared: Names of the folders of stages that other runs share, by stage.
+        run: Its folder.
+        cfg: Its composed configuration, which names the folder of the last one.
+        earlier: The runs that it starts from, in order.
 
     Returns:
-        Dev Spearman times 100 of the last stage.
+        Dev Spearman times 100 of the run.
+
+    Raises:
+        UserError: See `train_in`.
     """
-    with _held(folder) as first:
-        if first:  # the other processes of a run are started after this one has written the file
-            plain = {name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()}
-            if state_for(folder, OmegaConf.create(plain)) in ("new", "started"):
-                folder.save_stages(stages, shared)  # else it has begun to train or to share the stages
-        try:
-            if first and not folder.finished:
-                _check_later(folder, stages)
-            return _continue_stages(folder, stages)
-        except UserError as error:
-            interrupted = isinstance(error, InterruptedRunError)
-            if first and not interrupted and all(folder.stage(name).state == "new" for name in stages):
-                folder.stages_file.unlink()  # nothing has begun, so the corrected command may start here
-            raise
+    missing = [each for each in earlier if not RunFolder(each.folder).finished]
+    if not missing or run.finished:
+        return train_in(run.path, cfg)
+    written: list[RunFolder] = []
+    try:
+        with _held(run) as first:
+            written = _write_all(run, cfg, missing) if first else []
+            for each in missing:
+                folder = RunFolder(each.folder)
+                log.info("experiment=%s: %s", each.experiment, folder.name)
+                _train_unless_finished(folder, each.cfg, run.path)
+    except UserError as error:
+        if not isinstance(error, InterruptedRunError):
+            for folder in written:
+                _forget(folder)
+        raise
+    return train_in(run.path, cfg)
 
 
-def _check_later(folder: RunFolder, stages: Mapping[str, DictConfig]) -> None:
-    """Check all stages but the first, which begins with these checks, before it trains."""
+def _forget(folder: RunFolder) -> None:
+    """Remove the configuration of a run that has not begun, so that the corrected command may begin there."""
+    with contextlib.suppress(RunningElsewhereError), locked(folder.path):
+        if folder.state == "started" and not folder.log_file.exists():
+            folder.config_file.unlink()
+    folder.remove_if_empty()
+
+
+def _write_all(run: RunFolder, cfg: DictConfig, missing: Sequence[EarlierRun]) -> list[RunFolder]:
+    """Check a run and those that it starts from, write the configurations of new ones, return their folders.
+
+    The first one to train is checked as it begins.
+    """
     from sts_lightning.workflows.checks import check_later_run  # with torch, as in `train_in`
 
+    state_for(run, cfg)
     read: set[str] = set()
-    for before, name in itertools.pairwise(stages):
-        stage = copy.deepcopy(stages[name])
-        with open_dict(stage):
-            stage.init_from = str(folder.stage(before).path)
-        log.info("checking stage %s", name)
-        lacks = check_later_run(folder.stage(name), stage, read)
-        if lacks is not None:
-            raise ConfigError(f"stage {name}: {lacks}")
-
-
-def resume_stages(folder: RunFolder, trust: bool = False, data_root: str | None = None) -> float:
-    """Resume a run of several stages; see `run_stages`.
-
-    Args:
-        folder: Its folder.
-        trust: Whether it may ask for anything.
-        data_root: Where its data are now, if they have moved.
-    """
-    stages = folder.load_stages(trust)
-    with _held(folder):
-        return _continue_stages(folder, stages, data_root)
+    runs = [*((RunFolder(each.folder), each.cfg) for each in missing), (run, cfg)]
+    for folder, settings in runs[1:]:
+        log.info("checking %s: %s", settings.name, folder.name)
+        if (lacks := check_later_run(folder, settings, read)) is not None:
+            raise ConfigError(f"{folder.name}: {lacks}")
+    new = [(folder, settings) for folder, settings in runs if folder.state == "new"]
+    for folder, settings in new:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.save_config(_without_added(check_config(settings)))
+    return [folder for folder, _ in new]
 
 
 @contextlib.contextmanager
 def _held(folder: RunFolder) -> Iterator[bool]:
-    """Lock a folder of stages in the first process of a run; yield whether this is that process."""
+    """Lock a folder in the first process of a run; yield whether this is that process."""
     first = is_first_process()
     with locked(folder.path) if first else contextlib.nullcontext():
         yield first
 
 
-def _continue_stages(
-    folder: RunFolder, stages: Mapping[str, DictConfig], data_root: str | None = None
-) -> float:
-    """Run the stages that have not finished."""
-    if folder.finished:
-        return report_finished(folder)
-    score = 0.0
-    previous: RunFolder | None = None
-    for (name, stage), run in zip(stages.items(), folder.stages(), strict=True):
-        if not run.finished:
-            if previous is not None:
-                stage.init_from = str(previous.path)
-            log.info("stage %s: %s", name, run.name)
-            score = train_stage(run, stage, folder.path, data_root)
-        elif run != folder.stage(name):
-            log.info("stage %s has finished: %s", name, run.name)
-        previous = run
-    return score
+def _train_unless_finished(run: RunFolder, cfg: DictConfig, whole: Path) -> None:
+    """Train a run that another one starts from, or wait while another process trains it.
 
-
-def run_shared_stage(
-    folder: RunFolder,
-    name: str,
-    stages: Mapping[str, DictConfig],
-    shared: Mapping[str, str],
-) -> float:
-    """Run one stage that several runs share, as a separate job.
+    If that process ends before the run has finished, the run is resumed here.
 
     Args:
-        folder: Its folder; the stages before it lie beside it.
-        name: Name of the stage.
-        stages: Configurations of all stages by name, in order.
-        shared: Names of the folders of shared stages, by stage.
-
-    Returns:
-        Dev Spearman times 100.
-
-    Raises:
-        ConfigError: There is no such stage, or it is not shared.
-    """
-    if name not in shared:
-        known = ", ".join(shared) or "none: add --share-stages"
-        raise ConfigError(f"--stage {name} is not a stage that runs share; there are {known}.")
-    earlier = list(stages)[: list(stages).index(name)]
-    cfg = stages[name]
-    if earlier:
-        cfg.init_from = str(folder.path.parent / shared[earlier[-1]])
-    return train_stage(folder, cfg)
-
-
-def train_stage(
-    run: RunFolder,
-    stage: DictConfig,
-    whole: Path | None = None,
-    data_root: str | None = None,
-) -> float:
-    """Train a stage unless it has finished; wait while another process trains it, as one that runs share.
-
-    If that process ends before the stage has finished, the stage is resumed here.
-
-    Args:
-        run: The folder of the stage.
-        stage: Its configuration.
-        whole: The folder of the run that needs the stage, if any; a stopped run is resumed by its name.
-        data_root: Where its data are now, if they have moved.
-
-    Returns:
-        Dev Spearman times 100.
-
-    Raises:
-        UserError: The stage failed.
+        run: Its folder.
+        cfg: Its configuration.
+        whole: The folder of the run that starts from it; a stopped run is resumed by its name.
     """
     waits_for = ""
     while not run.finished:
         try:
-            if data_root is not None:
-                move_data(stage, data_root)
-            return train_in(run.path, stage, resume=True, whole=whole)
+            train_in(run.path, cfg, resume=True, whole=whole)
         except RunningElsewhereError as error:
             if waits_for != str(error):
                 waits_for = str(error)
-                process = holder(run.path) or "another process"
-                log.info("waiting for %s, a stage that %s trains", run.name, process)
+                log.info("waiting for %s, which %s trains", run.name, holder(run.path) or "another process")
             time.sleep(POLL)
-    return run.metrics().score
+
+
+def _resume_start(
+    run: RunFolder, cfg: DictConfig, trust: bool, data_root: str | None, whole: Path | None = None
+) -> None:
+    """Finish the run that a resumed one starts from, by its own configuration, if it has begun only.
+
+    Args:
+        run: The folder of the resumed run.
+        cfg: Its configuration, which gets the folder that the first run has now.
+        trust: Whether a folder may ask for anything.
+        data_root: Where the data are now, if they have moved.
+        whole: The folder that the user named.
+    """
+    if cfg.init_from is None:
+        return
+    start = run.start(cfg.init_from)
+    cfg.init_from = start.name
+    if start.state in ("started", "interrupted"):
+        check_links(start.path)
+        first = start.load_config(trust)
+        if data_root is not None:
+            move_data(first, data_root)
+        _resume_start(start, first, trust, data_root, whole or run.path)
+        log.info("%s starts from %s, which has not finished", run.name, start.name)
+        _train_unless_finished(start, first, whole or run.path)

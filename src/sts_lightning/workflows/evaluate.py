@@ -100,7 +100,7 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
         known = RunMetrics(None, details={"training": None, "trained_on": []})
         if cfg.ckpt is not None:
             with at_setting("ckpt"):
-                run = RunFolder(cfg.ckpt).last_stage()
+                run = RunFolder(cfg.ckpt)
                 text = run.settings().get("senteval_text", "raw")  # as data: the model is that of its folder
             known = run.known_metrics()
         files = file_digests(plain(cfg))

@@ -42,9 +42,9 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import scores_before_and_at
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, origin
 from sts_lightning.runs.predictions import save_dev, save_predictions
+from sts_lightning.training.assembly import Experiment
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.callbacks.progress import RunClock
-from sts_lightning.workflows.build import Experiment
 
 log = logging.getLogger(__name__)
 
@@ -72,9 +72,9 @@ def report(
     Returns:
         Dev Spearman times 100 of the selected weights.
     """
-    parts, encoder, steps = experiment.parts, experiment.module.encoder, experiment.trainer.global_step
-    run, cfg, data = parts.run, parts.cfg, parts.data
-    if parts.first:
+    run, cfg, data = experiment.run, experiment.cfg, experiment.data
+    encoder, steps = experiment.module.encoder, experiment.trainer.global_step
+    if experiment.first:
         _write_final(experiment)
     checkpoint = run.read_checkpoint("best")
     best_step: int = checkpoint["global_step"]
@@ -85,12 +85,12 @@ def report(
     if cfg.trainer.wise_ft:
         from sts_lightning.workflows.average import mix_with_start  # few runs ask for it
 
-        mixture = mix_with_start(run, cfg, encoder, data, parts.first)
-    if parts.first:
+        mixture = mix_with_start(run, cfg, encoder, data, experiment.first)
+    if experiment.first:
         head = experiment.module.loss.state_dict()
         write_model(encoder, run.model(), head, best_step, cfg.evaluation.precision)
     tuned = score(encoder, data, cfg.evaluation)
-    if not parts.first:
+    if not experiment.first:
         return tuned.dev_score
     history = run.history()
     if tuned.test_found:
@@ -137,7 +137,7 @@ def report(
             plot_rank_scores(watched, phases, run.plots / "rank_against_dev.png", title)
     with _optional(run.page_file.name):
         write_page(run, metrics, _disagreements(tuned, data), run.settings())
-    log_results(parts.loggers, run, metrics, steps)
+    log_results(experiment.loggers, run, metrics, steps)
     if worse:  # even within the interval of the verdict: training gained nothing, and there is a remedy
         log.warning(
             "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
@@ -170,9 +170,9 @@ def _general(untuned: Scores | None, tuned: Scores) -> Verdict | None:
 
 def _write_final(experiment: Experiment) -> None:
     """Write the weights of the last step, for `trainer.init=final`, unless they are the selected ones."""
-    run, module = experiment.parts.run, experiment.module
+    run, module = experiment.run, experiment.module
     best, last = (run.read_checkpoint(which, mmap=True, whole=False) for which in ("best", "last"))
-    if best["global_step"] == last["global_step"] and not experiment.parts.cfg.trainer.wise_ft:
+    if best["global_step"] == last["global_step"] and not experiment.cfg.trainer.wise_ft:
         return
     # Of a run that was killed after its last step, the module has not the average of callbacks=ema.
     module.load_state_dict(last["state_dict"], strict=False)
@@ -225,27 +225,28 @@ def _disagreements(scores: Scores, data: DataModule) -> list[Disagreement]:
 
 
 def _details(experiment: Experiment, scores: Scores, seconds: float) -> dict[str, Any]:
-    parts, encoder = experiment.parts, experiment.module.encoder
-    start = None if parts.cfg.init_from is None else RunFolder(parts.cfg.init_from)
+    cfg, data, encoder = experiment.cfg, experiment.data, experiment.module.encoder
+    start = None if cfg.init_from is None else RunFolder(cfg.init_from)
     earlier: TrainedOn = () if start is None else start.trained_on()
-    scored = how_scored(encoder, parts.data, parts.cfg, scores)
+    scored = how_scored(encoder, data, cfg, scores)
     training = {  # what a table of the scores names
-        "max_length": parts.cfg.model.get("max_length"),
-        "precision": parts.machine.precision,
+        "max_length": cfg.model.get("max_length"),
+        "precision": experiment.machine.precision,
         "quantization": scored["quantization"],
     }
     return {
         "steps": experiment.trainer.global_step,
         **scored,
         "training": training,
-        "texts": sample_texts(parts.data),  # with which an export is compared
-        "machine": dataclasses.asdict(parts.machine),
+        "texts": sample_texts(data),  # with which an export is compared
+        "machine": dataclasses.asdict(experiment.machine),
         "processes": experiment.trainer.world_size,
         "micro_batch_size": experiment.module.micro_batch_size,
         "micro_batch_tokens": experiment.module.micro_batch_tokens,
+        "start": None if start is None else start.settings().get("name"),
         "earlier": [] if start is None else start.costs(),
-        "resumed": parts.resumed,
-        **origin((*earlier, parts.data.trained_on), seconds),
+        "resumed": experiment.resumed,
+        **origin((*earlier, data.trained_on), seconds),
     }
 
 
@@ -270,8 +271,7 @@ def _plot_dev(scores: Scores, parts: Mapping[str, slice], run: RunFolder, title:
 
 
 def _print_scores(experiment: Experiment, tuned: Scores, untuned: Scores | None, metrics: RunMetrics) -> None:
-    parts, rankings = experiment.parts, metrics.rankings
-    data, history = parts.data, parts.run.history()
+    data, history, rankings = experiment.data, experiment.run.history(), metrics.rankings
 
     def row(scores: Scores) -> dict[str, float]:
         tests = spearman_row(scores.test) if scores.test and scored_tasks(data.tests) else {}
@@ -290,7 +290,7 @@ def _print_scores(experiment: Experiment, tuned: Scores, untuned: Scores | None,
         first = {key: before[f"dev/{key}"] for key in TITLES if f"dev/{key}" in before}
         rankings = {"untuned dev": first, "tuned dev": rankings.pop("dev"), **rankings}
     if any(rows.values()):
-        how = f"aggregate={parts.cfg.evaluation.aggregate}"
+        how = f"aggregate={experiment.cfg.evaluation.aggregate}"
         title = title_of_table(experiment.module.encoder, data.text, "Spearman x 100", how)
         print_scores(title, {name: each for name, each in rows.items() if each})
     if rankings:
@@ -310,6 +310,9 @@ def write_page(
         pairs: Pairs on which the encoder and the gold scores disagree most.
         settings: Configuration of the run.
     """
+    shows = {key: shown(value) for key, value in select(leaves(settings), SHOWN).items()}
+    if (start := metrics.details.get("start")) is not None and "init_from" in shows:
+        shows["init_from"] += f" ({start})"
     rates = [row["tokens_per_second"] for row in run.history() if "tokens_per_second" in row]
     pages = Environment(loader=PackageLoader("sts_lightning", "workflows"), autoescape=True)
     text = pages.get_template("run_page.html.jinja").render(
@@ -325,6 +328,6 @@ def write_page(
         ],
         pairs=pairs,
         tokens_per_second=median(rates) if rates else None,
-        settings=[(key, shown(value)) for key, value in select(leaves(settings), SHOWN).items()],
+        settings=list(shows.items()),
     )
     write_atomic(run.page_file, text + "\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -41,7 +41,7 @@ class Check:
 
 
 def verify(run: RunFolder) -> Iterator[Check]:
-    """Check a run, an evaluation, or each stage of a run, up to the first thing that is wrong.
+    """Check a run or an evaluation, up to the first thing that is wrong.
 
     Args:
         run: The folder.
@@ -49,19 +49,6 @@ def verify(run: RunFolder) -> Iterator[Check]:
     Yields:
         One check after another.
     """
-    try:
-        stages = run.stages()
-    except UserError as error:
-        yield Check(run.stages_file.name, "wrong", str(error))
-        return
-    if not run.has_stages:
-        yield from _checks(run)
-    for stage in stages:
-        for check in _checks(stage):
-            yield replace(check, name=f"{stage.path.name}: {check.name}")
-
-
-def _checks(run: RunFolder) -> Iterator[Check]:
     name = run.config_file.name
     try:
         settings = run.settings()

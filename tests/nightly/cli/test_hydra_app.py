@@ -37,9 +37,9 @@ Script = Callable[..., tuple[object, str]]
         (["data=pairs_file", "path=none.csv"], "none.csv: cannot be read"),
         (["resume=."], ". is not a run folder"),
         (["resume=''"], "resume needs the folder of a run."),
-        (["--stage", "-m"], "--stage needs a name."),
+        (["--share-stages", "-m"], "--share-stages is no option any more. Stages are runs of their own"),
         (["--plan"], "--plan lists the jobs of a sweep: add -m"),
-        (["data=toy", "--stage", "one"], "--stage one is not a stage that runs share"),
+        (["experiment=pcc", "+stages.stage2.loss=cosent"], "stages: no such setting. Stages are runs of"),
     ],
 )
 def test_a_mistake_is_one_message_and_leaves_nothing(

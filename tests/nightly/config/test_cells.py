@@ -1,23 +1,52 @@
-"""Batch sizes and epochs of the published cells, config/cells.yaml."""
+"""Batch sizes and epochs of the published cells, conf/cell."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import product
 from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from sts_lightning.config.check import check_config
 from sts_lightning.config.compose import compose_train, composing
-from sts_lightning.config.schema import published_cells, register_schemas
-from sts_lightning.core.conf_folders import VARIABLE
+from sts_lightning.config.schema import register_schemas
+from sts_lightning.core.conf_folders import VARIABLE, files_of
 from sts_lightning.training.trainer import count_steps
 from tests.conftest import CONF
 
-CELLS = published_cells()
+PROMPTS = ("eol", "sth", "sum")
+
+MODELS = ("opt6_7b", "llama7b", "llama2_7b", "mistral7b")
+
+STAGE_1 = {  # batches with eol, sth, sum
+    "opt6_7b": (256, 256, 256),
+    "llama7b": (248, 248, 248),
+    "llama2_7b": (248, 248, 248),
+    "mistral7b": (240, 224, 240),
+}
+
+STAGE_2 = {  # batch and epochs with eol, sth, sum
+    "opt6_7b": ((232, 10), (216, 10), (200, 8)),
+    "llama7b": ((192, 8), (232, 10), (200, 10)),
+    "llama2_7b": ((216, 10), (208, 10), (216, 8)),
+    "mistral7b": ((216, 8), (240, 8), (208, 8)),
+}
+
+CSE_SFP = {  # batch and rate
+    ("opt6_7b", "cse_sfp_opt"): (264, 3e-5),
+    ("llama2_7b", "cse_sfp"): (256, 4e-5),
+    ("llama3_8b", "cse_sfp"): (256, 5e-5),
+    ("mistral7b", "cse_sfp_sth"): (312, 2e-5),
+}
+
+CELLS = {
+    **{("nli_triplets", m, p): (STAGE_1[m][i], 1, 5e-4) for m in MODELS for i, p in enumerate(PROMPTS)},
+    **{("sts", m, p): (*STAGE_2[m][i], 5e-4) for m in MODELS for i, p in enumerate(PROMPTS)},
+    **{("sentences", *chosen): (batch, 1, lr) for chosen, (batch, lr) in CSE_SFP.items()},
+}
+"""Batch size, epochs and learning rate in the settings of the papers' code, by data, model and prompt."""
+
 EXPERIMENTS = {"nli_triplets": "pcc_stage1", "sts": "pcc_stage2", "sentences": "cse_sfp"}
 
 
@@ -33,42 +62,44 @@ def settings(cfg: DictConfig) -> tuple[int, int]:
 
 @pytest.mark.parametrize("cell", sorted(CELLS))
 def test_a_cell_is_used_wherever_it_is_asked_for(cell: tuple[str, str, str]) -> None:
-    data, model, prompt = cell
-    expected = (CELLS[cell]["batch_size"], CELLS[cell]["max_epochs"])
+    (data, model, prompt), (*expected, lr) = cell, CELLS[cell]
     chosen = (f"model={model}", f"prompt={prompt}")
     recipe = composed(f"data={data}", *chosen)
-    assert settings(recipe) == expected
-    assert recipe.optim.warmup == 100
     experiment = composed(f"experiment={EXPERIMENTS[data]}", *chosen)
-    assert settings(experiment) == expected
-    assert experiment.optim.lr == CELLS[cell].get("lr", 5e-4)
+    for cfg in (recipe, experiment):
+        assert settings(cfg) == tuple(expected)
+        assert (cfg.optim.warmup, cfg.optim.lr) == (100, lr)
+    without = composed(f"experiment={EXPERIMENTS[data]}", *chosen, "recipe=none")
+    assert (settings(without), without.optim.lr) == (settings(experiment), lr)
+    for other in ("none", "lora"):
+        assert composed(f"data={data}", *chosen, f"recipe={other}").optim.warmup == 0.1
 
 
-def test_there_is_a_cell_for_each_data_model_and_prompt_of_pcc_tuning() -> None:
-    cells = {cell for cell in CELLS if cell[0] != "sentences"}
-    assert len(cells) == 24
-    names = [{cell[position] for cell in cells} for position in range(3)]
-    assert set(product(*names)) == cells
+def test_each_file_is_a_published_cell() -> None:
+    assert files_of("cell/qlora").keys() == {"_".join(cell) for cell in CELLS}
+    for position, group in enumerate(("data", "model", "prompt")):
+        assert {cell[position] for cell in CELLS} <= files_of(group).keys()
 
 
-def test_published_cells_of_cse_sfp() -> None:
-    """Batch and learning rate of its code; without a prompt the template is Mistral's."""
-    published = {
-        "opt6_7b prompt=cse_sfp_opt": (264, 3e-5),
-        "llama2_7b prompt=cse_sfp": (256, 4e-5),
-        "llama3_8b prompt=cse_sfp": (256, 5e-5),
-        "mistral7b": (312, 2e-5),
-    }
-    for chosen, values in published.items():
-        cfg = composed("experiment=cse_sfp", *f"model={chosen}".split())
-        assert (cfg.data.batch_size, cfg.optim.lr) == values
+def test_cse_sfp_without_a_prompt_has_the_template_of_mistral() -> None:
+    cfg = composed("experiment=cse_sfp", "model=mistral7b")
+    assert (cfg.data.batch_size, cfg.optim.lr) == (312, 2e-5)
+    for model, prompt in CSE_SFP:
+        cfg = composed("experiment=cse_sfp", f"model={model}", f"prompt={prompt}")
         assert cfg.prompt.template.startswith(cfg.prompt.view_templates[1])
-    assert len([cell for cell in CELLS if cell[0] == "sentences"]) == len(published)
 
 
-@pytest.mark.parametrize(("position", "group"), enumerate(("data", "model", "prompt")))
-def test_each_name_of_a_cell_is_a_choice(position: int, group: str) -> None:
-    assert {cell[position] for cell in CELLS} <= {path.stem for path in (CONF / group).glob("*.yaml")}
+def test_a_cell_of_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It replaces the published one of that name; an experiment and the command line take precedence."""
+    (tmp_path / "cell" / "qlora").mkdir(parents=True)
+    (tmp_path / "cell" / "qlora" / "sts_mistral7b_eol.yaml").write_text(
+        "# @package _global_\ndata: {batch_size: 24}\noptim: {lr: 1e-5, warmup: 7}\n"
+    )
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    cfg = compose_train(["data=sts", "model=mistral7b", "prompt=eol"])
+    assert (cfg.data.batch_size, cfg.optim.warmup, cfg.optim.lr) == (24, 7, 1e-5)
+    cfg = compose_train(["experiment=pcc_stage2", "optim.warmup=8"])
+    assert (cfg.data.batch_size, cfg.optim.warmup, cfg.optim.lr) == (24, 8, 5e-4)
 
 
 def qlora(cfg: DictConfig) -> tuple[object, ...]:
@@ -120,7 +151,7 @@ def test_a_model_of_the_users_own_inherits_the_recipe(
     (tmp_path / "model" / "my_llama.yaml").write_text("defaults: [decoder, _self_]\nname: folder\n")
     (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\noptim: {lr: 2e-4, eps: 1e-6}\n")
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    (cfg,) = compose_train(["model=my_llama", "experiment=mine", "optim.eps=1e-7"]).values()
+    cfg = compose_train(["model=my_llama", "experiment=mine", "optim.eps=1e-7"])
     assert (cfg.model.name, cfg.optim.lr, cfg.optim.eps) == ("folder", 2e-4, 1e-7)
     assert qlora(cfg)[1:] == DECODER[1:]
     assert "one word" in cfg.prompt.template
@@ -131,23 +162,12 @@ def test_a_model_of_the_users_own_inherits_the_recipe(
 
 @pytest.mark.parametrize("model", ["tiny_mistral", "minilm"])
 def test_the_experiments_have_values_for_models_without_cells(model: str) -> None:
-    assert model not in {cell[1] for cell in CELLS}
     chosen = (f"model={model}", "prompt=eol")
     assert settings(composed("experiment=pcc_stage1", *chosen)) == (256, 1)
     assert settings(composed("experiment=pcc_stage2", *chosen)) == (216, 8)
-
-
-def test_published_cells(config: Callable[..., OmegaConf]) -> None:
-    """Batch and epochs of Pcc-tuning's twelve cells, as its code has them, and what the command line says."""
-    cfg = config("experiment=pcc_stage2", "model=llama7b", "prompt=eol")
-    assert (cfg.data.batch_size, cfg.trainer.max_epochs, cfg.optim.warmup) == (192, 8, 100)
-    cfg = config("experiment=pcc_stage2", "model=mistral7b", "prompt=sum")
-    assert (cfg.data.batch_size, cfg.trainer.max_epochs) == (208, 8)
-    assert config("experiment=pcc_stage1", "model=mistral7b", "prompt=sth").data.batch_size == 224
-    assert config("experiment=pcc_stage1", "model=llama2_7b", "prompt=sum").data.batch_size == 248
-    cfg = config("experiment=pcc_stage1", "model=mistral7b", "prompt=sth", "data.batch_size=32")
-    assert cfg.data.batch_size == 32
-    assert config("experiment=pcc_stage1", "model=tiny_opt").data.batch_size == 256
+    cfg = composed("experiment=cse_sfp", *chosen)
+    assert (settings(cfg), cfg.optim.lr, cfg.optim.warmup) == ((256, 1), 5e-5, 100)
+    assert settings(composed("experiment=pcc_stage1", *chosen, "data.batch_size=32")) == (32, 1)
 
 
 def test_an_experiment_of_the_users_own_takes_precedence_over_a_cell(
@@ -157,5 +177,5 @@ def test_an_experiment_of_the_users_own_takes_precedence_over_a_cell(
     text = "# @package _global_\ndefaults: [pcc_stage1, _self_]\ndata: {batch_size: 32}\n"
     (tmp_path / "experiment" / "mine.yaml").write_text(text)
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    (cfg,) = compose_train(["experiment=mine"]).values()
+    cfg = compose_train(["experiment=mine"])
     assert settings(cfg) == (32, 1)

@@ -21,9 +21,9 @@ def test_a_run_on_a_card(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert "time needs a GPU of known speed by name, such as --card rtx4090" in text
 
 
-def test_each_stage_of_a_recipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_run_of_a_recipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(ROOT)
     main(["plan", "experiment=pcc", "model=tiny_llama", "prompt=eol", "--card", "24GB"])
     printed = capsys.readouterr().out
-    assert "stage1: " in printed
-    assert "stage2: " in printed
+    assert "pcc_stage1: " in printed
+    assert "pcc: " in printed

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from omegaconf import OmegaConf
 
 from sts_lightning.config.compose import compose_job
@@ -23,11 +22,8 @@ from sts_lightning.reproduce.spec import (
     load_scale,
     load_spec,
 )
-from sts_lightning.runs.folder import RunFolder
-from sts_lightning.sweep.job import Demand
 from tests.conftest import CONF
 from tests.support.loss_cases import masks
-from tests.support.run_entries import write_finished
 
 VARYING = ("seed=", "init_from=", "ckpt=")
 
@@ -264,17 +260,6 @@ def test_a_mistake_names_the_row(tmp_path: Path) -> None:
     table = make(tmp_path, rows={"one": RowSpec(["optim.lrr=1"])})
     with pytest.raises(ConfigError, match=r"Toy, one: .*lrr"):
         table.seed_runs(table.cells[0])
-
-
-def test_a_run_of_several_stages_has_the_results_of_the_last_one(tmp_path: Path) -> None:
-    run = TableRun(0, (), tmp_path / "run", Demand(1))
-    write_finished(run.folder / "one")
-    config = RunFolder(run.folder / "one").settings()
-    run.run_folder.stages_file.write_text(yaml.safe_dump({"one": config, "two": config}))
-    assert not run.run_folder.finished
-    write_finished(run.folder / "two")
-    assert run.run_folder.finished
-    assert run.results.metrics().scores["dev"] == 50
 
 
 def test_a_row_of_published_weights_is_left_out_at_another_scale(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_start_with_nan_weights_is_named(
         next(encoder.backbone.parameters()).data[3] = float("nan")
         return encoder
 
-    monkeypatch.setattr("sts_lightning.workflows.build.build_encoder", broken)
+    monkeypatch.setattr("sts_lightning.training.assembly.build_encoder", broken)
     with pytest.raises(TrainingError, match=r"the weight encoder\.backbone\.\S+ is NaN or infinite"):
         train_in(tmp_path / "run", config(*SHORT_RUN, "logger=csv"))
 

@@ -12,10 +12,13 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
+from sts_lightning.core.conf_folders import VARIABLE
 from sts_lightning.core.errors import ConfigError, UntrustedError
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.command import train_in
 from tests.runs.test_consent import own as own
 from tests.support.run_entries import SHORT, edit, train_py
+from tests.support.two_runs import ONE, TWO, write_experiments
 
 Config = Callable[..., DictConfig]
 
@@ -29,7 +32,7 @@ def test_how_to_resume_names_the_consent(
         commands.append(settings["resume_command"])
         raise ConfigError("enough")
 
-    monkeypatch.setattr("sts_lightning.workflows.build.make_trainer", stop)
+    monkeypatch.setattr("sts_lightning.workflows.train.make_trainer", stop)
     for name, more in (("own", [f"loss._target_={own}"]), ("plain", [])):
         with pytest.raises(ConfigError, match="enough"):
             train_in(tmp_path / name, config(*SHORT[:-1], *more))
@@ -57,23 +60,25 @@ def test_code_of_a_model_with_the_users_word(
 
 
 @pytest.mark.usefixtures("keeps_state")
-def test_stages_with_a_class_of_the_users_own(
+def test_a_first_run_with_a_class_of_the_users_own(
     own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command that composes them needs no consent; the one that resumes them does."""
-    settings = [text for text in SHORT if not text.startswith("name=")]
-    stages = ["+stages.one.experiment=stage2", "+stages.two.experiment=stage2", "name=both"]
-    both = tmp_path / "both"
-    train_py(both, *settings, *stages, f"loss._target_={own}")
-    assert (both / "two" / "metrics.json").is_file()
-    (both / "two" / "metrics.json").unlink()
-    with pytest.raises(UntrustedError, match=r"stages\.yaml: stage one"):
-        train_py(tmp_path / "out", f"resume={both}")
-    train_py(tmp_path / "out", f"resume={both}", "trust=true")
-    assert (both / "two" / "metrics.json").is_file()
-    (both / "two" / "metrics.json").unlink()
-    train_py(both, *settings, *stages, f"loss._target_={own}")
-    assert (both / "two" / "metrics.json").is_file()
+    """The command that composes it needs no consent; the one that resumes it does."""
+    first = f"{ONE}loss: {{_target_: {own}}}\n"
+    write_experiments(tmp_path / "conf", one=first, two=TWO.replace("[one]", "[stage2, override /data: toy]"))
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "conf"))
+    two, settings = tmp_path / "runs" / "two", [text for text in SHORT if not text.startswith("name=")]
+    train_py(two, *settings, "experiment=two")
+    one = Path(RunFolder(two).settings()["init_from"])
+    for run in (one, two):
+        (run / "metrics.json").unlink()
+    with pytest.raises(UntrustedError, match=rf"{one.name}/config\.yaml"):
+        train_py(tmp_path / "out", f"resume={two}")
+    train_py(tmp_path / "out", f"resume={two}", "trust=true")
+    for run in (one, two):
+        (run / "metrics.json").unlink()
+    train_py(two, *settings, "experiment=two")
+    assert (two / "metrics.json").is_file()
 
 
 def test_resume_takes_no_other_settings(tmp_path: Path) -> None:

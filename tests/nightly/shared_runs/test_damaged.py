@@ -78,7 +78,6 @@ READ_BY: dict[str, tuple[str, ...]] = {
     "predictions.npz": ("compare", "export", "check"),
     "checkpoints/best.ckpt": ENCODING,  # of a run of version 0.3
     "checkpoints/last.ckpt": ("resume",),
-    "stages.yaml": (*ENCODING[:-1], "runs", "compare", "mean"),
 }
 """Commands that read each file."""
 
@@ -167,13 +166,6 @@ DAMAGES: dict[str, dict[str, Callable[[Path], object]]] = {
     "checkpoints/last.ckpt": {
         **EVERY,
         "no weights": tensors(lambda content: content.pop("state_dict")),
-    },
-    "stages.yaml": {
-        "empty": EVERY["empty"],
-        "noise": EVERY["noise"],
-        "a list": text("- a\n"),
-        "elsewhere": text("../a: {}\n"),
-        "twice": text("a: {}\na: {}\n"),
     },
 }
 

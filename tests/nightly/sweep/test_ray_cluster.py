@@ -85,16 +85,16 @@ def test_jobs_share_a_gpu_of_ray(tmp_path: Path, ray_address: str) -> None:
     assert {starts(job)[0][1] for job in planned} <= {"0", "1"}
 
 
-def test_ray_places_a_job_after_its_stage(tmp_path: Path, ray_address: str) -> None:
-    stage = Job(0, ("what=wait",), tmp_path / "stages" / "first", stage="first")
-    bad = Job(0, ("what=fail",), tmp_path / "stages" / "bad", stage="first")
+def test_ray_places_a_job_after_that_it_starts_from(tmp_path: Path, ray_address: str) -> None:
+    first = Job(0, ("what=wait",), tmp_path / "first", first=True)
+    bad = Job(0, ("what=fail",), tmp_path / "bad", first=True)
     after, skipped, free = jobs(tmp_path, "after", "skipped", "free")
-    after.needs, skipped.needs = (stage.folder,), (bad.folder,)
+    after.needs, skipped.needs = (first.folder,), (bad.folder,)
     after.demand = free.demand = Demand(1)
-    planned = [stage, bad, after, skipped, free]
+    planned = [first, bad, after, skipped, free]
     with pytest.raises(FailedJobsError, match="1 of 5 jobs failed; 1 that start"):
         watch(planned, submit_to_ray(planned, ray_address, 1, None, None))
     assert [job.state for job in planned] == ["done", "failed", "done", "not run", "done"]
-    assert float(starts(after)[0][-1]) > (stage.folder / "metrics.json").stat().st_mtime
+    assert float(starts(after)[0][-1]) > (first.folder / "metrics.json").stat().st_mtime
     assert not (skipped.folder / "starts").exists()
     assert {starts(job)[0][1] for job in (after, free)} <= {"0", "1"}  # the GPU that Ray gave it

@@ -65,7 +65,7 @@ def test_an_average_is_not_rounded_to_the_precision_of_its_scores(tmp_path: Path
         torch.testing.assert_close(weights(tmp_path / "mean")[name], value, rtol=1e-6, atol=1e-8)
 
 
-def test_a_stage_that_parents_share_costs_once(tmp_path: Path) -> None:
+def test_a_run_that_parents_start_from_costs_once(tmp_path: Path) -> None:
     shared = {"run": "first", "wall_seconds": 100.0, "peak_memory_bytes": None}
     parents = [write_run(tmp_path / name, 0.01, seed) for seed, name in enumerate(("one", "two"))]
     for parent in parents:

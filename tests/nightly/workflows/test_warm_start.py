@@ -20,13 +20,12 @@ from tests.support.interruptions import StopAt
 from tests.support.whole_runs import weights
 
 
-def test_a_folder_of_stages_is_its_last_stage(config: Config, tmp_path: Path) -> None:
-    both, after = RunFolder(tmp_path / "both"), tmp_path / "after"
-    train_in(both.path / "one", config(*overrides("stage2")))
-    both.save_stages({"one": both.stage("one").load_config()})
-    end = weights(both.stage("one").path)
+def test_a_run_starts_from_the_weights_of_another(config: Config, tmp_path: Path) -> None:
+    one, after = tmp_path / "one", tmp_path / "after"
+    train_in(one, config(*overrides("stage2")))
+    end = weights(one)
     short = ["trainer.max_steps=1", "optim.lr=1e-12", "optim.warmup=0", "trainer.max_epochs=-1"]
-    train_in(after, config(*overrides("stage2"), f"init_from={both.path}", *short))
+    train_in(after, config(*overrides("stage2"), f"init_from={one}", *short))
     start = weights(after)
     for name, value in end.items():
         torch.testing.assert_close(start[name], value, atol=1e-9, rtol=0)

@@ -13,7 +13,7 @@ from tests.conftest import ROOT
     [
         ("optim.lrr=1", "optim.lrr"),
         ("model=tiny_brt", "tiny_brt"),
-        ("+stages.a.seed=3", "stages.a.experiment"),
+        ("+stages.a.seed=3", "stages: no such setting"),
         ("+foo=1", "foo: no such setting"),
         ("trainer.val_every=0", "trainer.val_every"),
         ("plan=24GB", "plan: no such setting"),

@@ -60,7 +60,7 @@ SCRIPTS = {
 
 
 def variant(experiment: str, *given: str) -> DictConfig:
-    return check_config(compose_train([f"experiment={experiment}", *given])["run"])
+    return check_config(compose_train([f"experiment={experiment}", *given]))
 
 
 @pytest.mark.parametrize("experiment", EXPECTED)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -19,9 +18,10 @@ from omegaconf.errors import OmegaConfBaseException
 from sts_lightning.config.check import check_config
 from sts_lightning.config.machine import decide
 from sts_lightning.core.errors import UserError
-from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.checks import build_parts, check_machine
+from sts_lightning.training.assembly import assemble
+from sts_lightning.workflows.checks import check_machine, check_parts
 from tests.conftest import CONF, SHORT_RUN
+from tests.support.parts import losses, part
 
 TRIPLETS = ["loss=infonce", "data.kind=triplets"]
 SENTENCES = ["loss=infonce", "data.kind=sentences", "data.repetition=0.2"]
@@ -50,9 +50,9 @@ BASES: dict[str, list[str]] = {
     "file": ["data=pairs_file", "path=mine.csv"],
     "joint": [
         "data=joint",
-        "data.parts={nli: {data: toy, kind: triplets}, sts: toy}",
-        "loss=joint",
-        "loss.parts={nli: infonce, sts: pearson}",
+        *part("nli", "toy", kind="triplets"),
+        *part("sts", "toy"),
+        *losses(nli="infonce", sts="pearson"),
     ],
 }
 """Overrides of each base, besides a short run of pairs."""
@@ -211,7 +211,7 @@ def rejected_key(cfg: DictConfig, key: str, value: str) -> str | None:
     try:
         cfg = check_config(cfg)
         check_machine(decide(cfg))
-        build_parts(RunFolder(Path("run")), cfg)
+        check_parts(assemble(cfg, "meta"))
     except UserError as error:
         assert "\n" not in str(error)
         return error.key

@@ -59,7 +59,6 @@ TRIPLETS = ["data=triplets_file", "loss=infonce"]
         ("path=scored.csv data=pairs_file", []),
         ("path=qa.csv data=pairs_file,triplets_file -m", []),
         ("path=qa.csv experiment=minilm_nli", []),
-        ("path=qa.csv +stages.a.experiment=minilm_nli", []),
         ("path=qa.csv debug=fast model=tiny_bert seed=1", TRIPLETS),
         # Columns that are typed.
         ("path=rated.csv 'data.columns=[first text,second]'", TRIPLETS),
@@ -127,7 +126,7 @@ def test_one_line_says_what_and_what_to_type_instead(caplog: pytest.LogCaptureFi
 
 def test_the_choice_names_the_run_and_keeps_columns() -> None:
     typed = ["path=rated.csv", "model=tiny_bert"]
-    run = compose_train([*typed, *choose_by_file(typed)])["run"]
+    run = compose_train([*typed, *choose_by_file(typed)])
     assert run.name == "pairs_file-pearson-tiny_bert"
     assert list(run.data.columns) == ["first text", "second", "rating"]
 

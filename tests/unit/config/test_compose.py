@@ -31,12 +31,10 @@ def message(override: str, entry: Entry = "train") -> ConfigError:
 CASES = {
     "optim.lr=abc": "optim.lr=abc: Value 'abc' of type 'str' could not be converted to Float.",
     "++optim.lr={a:1}": "optim.lr={a:1}: ",
-    "stages=x": "stages=x: ",
     "trainer.save_every=null": "trainer.save_every=null: field 'trainer.save_every' is not Optional.",
     "optim=[1]": "optim=[1]: ",
     "optim.lrr=1": r"optim.lrr: no such setting. Did you mean optim.lr?",
     "regularizer.coefficient=1": "regularizer.coefficient: no such setting. It belongs to regularizer=",
-    "stages.first.seed=1": "stages.first.seed: no such setting. A stage's settings are added with +",
     "hydra.sweep.dri=x": "hydra.sweep.dri: no such setting. Did you mean hydra.sweep.dir",
 }
 
@@ -88,12 +86,6 @@ def test_what_is_no_setting() -> None:
     assert str(message("runs/one", "eval")) == f"runs/one {words} ckpt=RUN."
 
 
-def test_a_setting_of_a_stage() -> None:
-    words = r"^stages\.a\.optim.lrr: no such setting\. Did you mean optim.lr\?"
-    with pytest.raises(ConfigError, match=words):
-        compose_train(["+stages.a.experiment=stage2", "+stages.a.optim.lrr=3"])
-
-
 def test_a_file_of_the_users_that_is_no_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "loss").mkdir()
     (tmp_path / "loss" / "mine.yaml").write_text("_target_: a\n  b: 1\n")
@@ -102,74 +94,86 @@ def test_a_file_of_the_users_that_is_no_yaml(tmp_path: Path, monkeypatch: pytest
         compose_train(["loss=mine"])
 
 
-def test_a_run_and_its_stages() -> None:
-    ((name, cfg),) = compose_train(["model=tiny_bert", "data=toy"]).items()
-    assert (name, cfg.name, cfg.init_from) == ("run", "toy-pearson-tiny_bert", None)
+def test_a_run_alone() -> None:
+    cfg = compose_train(["model=tiny_bert", "data=toy"])
+    assert (cfg.name, cfg.init_from) == ("toy-pearson-tiny_bert", None)
     assert "hydra" not in cfg
-    stages = compose_train(["experiment=pcc", "prompt=sum", "+stages.stage2.data.batch_size=32"])
-    assert list(stages) == ["stage1", "stage2"]
-    assert stages["stage1"].data.batch_size == 240  # the published cell
-    assert stages["stage2"].data.batch_size == 32
-    assert stages["stage2"].name.endswith("-stage2")
 
 
-def test_minilm_in_a_template_has_the_published_stages_at_its_own_size() -> None:
-    stages = compose_train(["experiment=minilm_eol"])
-    published = compose_train(["experiment=pcc"])
-    assert len(stages) == len(published) == 2
-    for stage, other in zip(stages.values(), published.values(), strict=True):
-        assert stage.model._target_.endswith("from_pretrained") and "MiniLM" in stage.model.name
-        assert (stage.loss._target_, stage.data._target_) == (other.loss._target_, other.data._target_)
-        assert (stage.prompt.template, stage.senteval_text) == (other.prompt.template, other.senteval_text)
-        assert (stage.model.max_length, stage.trainer.init) == (other.model.max_length, other.trainer.init)
-
-
-def test_a_wrong_value_of_a_later_stage_is_found_while_composing() -> None:
-    """A stage that several runs share is trained before any job builds the later one."""
-    with pytest.raises(ConfigError, match=r"optim\.schedule=step is not among"):
-        compose_train(["experiment=minilm_eol", "+stages.pairs.optim.schedule=step"])
-
-
-def test_a_teacher_is_that_of_both_stages() -> None:
-    stages = compose_train(["experiment=minilm_distilled", "auxiliary.sources=[runs/a]"])
-    assert [stage.auxiliary.sources for stage in stages.values()] == [["runs/a"]] * 2
-    plain = compose_train(["experiment=minilm_eol"])["pairs"]
-    for key in ("model", "prompt", "data", "optim", "trainer", "senteval_text"):
-        assert stages["pairs"][key] == plain[key]
-    assert stages["pairs"].loss.terms.pearson._target_ == plain.loss._target_
-
-
-@pytest.mark.parametrize("initialized", [True, False])
 @pytest.mark.parametrize(
     ("defaults", "official"),
     [("[_self_, pearson]", False), ("[pearson, _self_]", True), ("[/loss/pearson@_here_, _self_]", True)],
 )
-def test_a_file_named_in_a_node_has_what_it_has_as_the_choice_of_its_group(
-    defaults: str, official: bool, initialized: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_file_has_the_same_settings_wherever_it_is_chosen(
+    defaults: str, official: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "loss").mkdir()
     (tmp_path / "loss" / "first.yaml").write_text(f"defaults: {defaults}\nofficial: true\n")
+    (tmp_path / "experiment").mkdir()
+    text = (
+        "defaults: [/loss@loss.parts.b: first, override /loss: joint]\nloss: {parts: {b: {official: true}}}\n"
+    )
+    (tmp_path / "experiment" / "mine.yaml").write_text(f"# @package _global_\n{text}")
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    with composing():
-        chosen = check_config(compose("train", ["name=x", "loss=first"]))
-        mixed = compose(
-            "train", ["name=x", "loss=mix", "loss.terms={a: first, b: {loss: first, official: true}}"]
-        )
-        if initialized:
-            mixed = check_config(mixed)
-    terms = check_config(mixed).loss.terms  # as of a configuration that is read from a folder
-    assert terms.a == chosen.loss
-    assert terms.a.official == official
-    assert terms.b == {**chosen.loss, "official": True}
+    chosen = check_config(compose_train(["loss=first"])).loss
+    assert chosen.official == official
+    parts = check_config(compose_train(["experiment=mine", "+loss@loss.parts.a=first"])).loss.parts
+    assert (parts.a, parts.b) == (chosen, {**chosen, "official": True})
+    mix = ["loss=mix", "+loss@loss.terms.c=divided", "loss@loss.terms.c.inner=first"]
+    assert check_config(compose_train(mix)).loss.terms.c.inner == chosen
 
 
-def test_a_file_named_in_a_node_that_hydra_cannot_compose(
+def test_parts_have_the_order_in_which_they_are_chosen_and_settings_of_their_own() -> None:
+    chosen = ["+data@data.parts.b=triplets_file", "+data@data.parts.a=sts", "data.parts.b.batch_size=7"]
+    cfg = check_config(compose_train(["data=joint", *chosen, "+data.parts.b.path=mine.csv"]))
+    assert list(cfg.data.parts) == ["b", "a"]  # the last selects
+    assert (cfg.data.parts.b.batch_size, cfg.data.parts.b.path) == (7, "mine.csv")
+    assert cfg.data.parts.a == check_config(compose_train([])).data
+    assert cfg.name == "joint-pearson-minilm"
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("loss=joint loss.parts={nli:infonce}", "+loss@loss.parts.nli=infonce"),
+        (
+            "data=joint loss=joint loss.parts={nli:infonce} "
+            "data.parts={nli:nli_triplets,qa:{data:triplets_file,path:a.csv,columns:[q,a],batch_size:96}}",
+            "+data@data.parts.nli=nli_triplets +data@data.parts.qa=triplets_file +data.parts.qa.path=a.csv "
+            "'data.parts.qa.columns=[q, a]' data.parts.qa.batch_size=96 +loss@loss.parts.nli=infonce",
+        ),
+        ("loss=divided loss.inner=infonce", "loss@loss.inner=infonce"),
+        ("loss=divided loss.inner={loss:gist,guide:self}", "loss@loss.inner=gist loss.inner.guide=self"),
+        ("loss=mix +loss@loss.terms.a=divided loss.terms.a.inner=gist", "loss@loss.terms.a.inner=gist"),
+        ("experiment=minilm_joint data.parts.nli.data=toy", "data@data.parts.nli=NAME"),
+        ("loss=joint loss@loss.parts.nli=infonce", "+loss@loss.parts.nli=NAME"),
+        ("loss=divided +loss@loss.inner=infonce", "loss@loss.inner=NAME"),
+        ("experiment=minilm_joint +loss@loss.parts.nli=infonce", "loss@loss.parts.nli=NAME"),
+    ],
+)
+def test_a_choice_within_another_that_is_typed_wrong_is_answered_by_the_right_words(
+    typed: str, words: str
+) -> None:
+    overrides = typed.split()
+    check_choices(overrides)
+    with pytest.raises(ConfigError, match=rf"\s{re.escape(words)}(\.$| \()"):
+        check_config(compose_train(overrides))
+
+
+def test_names_in_a_file_of_the_users_own_are_answered_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "loss").mkdir()
-    (tmp_path / "loss" / "first.yaml").write_text("defaults: [pearsn]\n")
+    (tmp_path / "loss" / "two.yaml").write_text("defaults: [mix, _self_]\nterms: {a: pearson, b: null}\n")
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    with composing():
-        cfg = compose("train", ["name=x", "loss=mix", "loss.terms={a: first}"])
-        with pytest.raises(ConfigError, match=r"^loss\.terms\.a: loss=first cannot be composed: .*pearsn"):
-            check_config(cfg)
+    with pytest.raises(
+        ConfigError, match=r"defaults list of a file: - /loss@loss\.terms\.a: pearson"
+    ) as caught:
+        check_config(compose_train(["loss=two"]))
+    assert caught.value.key == "loss.terms.a"
+
+
+@pytest.mark.parametrize("typed", ["+loss@loss.parts.nli=persson", "loss@loss.inner=persson"])
+def test_an_unknown_choice_within_another(typed: str) -> None:
+    with pytest.raises(ConfigError, match=r"there is no loss named 'persson'\. Did you mean pearson"):
+        check_choices([typed])

@@ -100,10 +100,5 @@ def test_digests_of_the_files_that_settings_name(tmp_path: Path) -> None:
         "test": of("a"),
     }
     assert file_digests({"path": "owner/name"}) == {}
-    stages = {"one": {"experiment": "x", "path": a}, "two": {"data": {"test_path": b}}}
-    assert file_digests({"stages": stages}) == {
-        "stages.one.path": of("a"),
-        "stages.two.data.test_path": of("b"),
-    }
     (tmp_path / "b.csv").write_text("B")
     assert file_digests({"path": b}) == {"path": of("B")}

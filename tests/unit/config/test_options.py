@@ -11,9 +11,9 @@ from sts_lightning.core.errors import ConfigError
 
 
 def test_options_are_taken_off_the_command_line() -> None:
-    line = "-m trust=true seed=1,2 --plan=24GB --no-share-stages --stage one --debug resume=r --cfg job"
+    line = "-m trust=true seed=1,2 --plan=24GB --debug resume=r --cfg job"
     chosen, rest = take_options(line.split(), "train")
-    assert chosen == Options(True, True, "r", "24GB", False, "one")
+    assert chosen == Options(True, True, "r", "24GB")
     assert rest == ["-m", "seed=1,2", "--cfg", "job"]
     assert take_options(chosen.of_jobs(), "train")[0] == Options(True, True)
     assert take_options(["trust=False"], "train")[0] == Options()
@@ -37,9 +37,9 @@ def test_a_plan_has_a_card_or_none(line: str, plan: str, rest: str) -> None:
 
 
 def test_evaluation_has_those_of_trust_and_debug() -> None:
-    chosen, rest = take_options(["--plan", "trust=true", "resume=x", "--stage=y", "--debug"], "eval")
+    chosen, rest = take_options(["--plan", "trust=true", "resume=x", "--debug"], "eval")
     assert chosen == Options(True, True)
-    assert rest == ["--plan", "resume=x", "--stage=y"]
+    assert rest == ["--plan", "resume=x"]
 
 
 @pytest.mark.parametrize("folder", ["runs/a b", "2026_01", "x=1, y", "/r/a'b\\"])
@@ -47,9 +47,15 @@ def test_a_printed_resume_command_names_the_folder(folder: str) -> None:
     assert take_options([path_override("resume", folder)], "train")[0].resume == folder
 
 
-@pytest.mark.parametrize("line", ["trust=", "trust=my.Loss", "--stage --debug", "resume="])
+@pytest.mark.parametrize("line", ["trust=", "trust=my.Loss", "resume="])
 def test_a_value_that_is_missing(line: str) -> None:
     with pytest.raises(ConfigError):
+        take_options(line.split(), "train")
+
+
+@pytest.mark.parametrize("line", ["--stage one", "--stage=one", "--share-stages", "--no-share-stages"])
+def test_stages_are_runs_of_their_own(line: str) -> None:
+    with pytest.raises(ConfigError, match=r"is no option any more\. .*init_from=experiment:NAME"):
         take_options(line.split(), "train")
 
 

@@ -58,14 +58,12 @@ def test_settings_that_this_version_lacks_are_one_warning(
     assert run.load_config() == expected
     (record,) = caplog.records
     assert set(record.getMessage().partition("lacks it: ")[2].split(", ")) == set(later)
-    run.save_stages({"one": cfg})
-    assert run.load_stages() == {"one": expected}
 
 
 @pytest.mark.parametrize(
     ("key", "default"),
     [
-        *(("papers", None), ("precision", "auto"), ("regularizer", None), ("stages", {})),
+        *(("papers", None), ("precision", "auto"), ("regularizer", None)),
         *(("trainer.keep_every", None), ("trainer.save_every", 50), ("optim.betas", [0.9, 0.999])),
         *(("prompt.layer", -1), ("evaluation.aggregate", "all")),
         *((key, None) for key in ("model.layers", "loss.temperature", "data.train_size")),  # of the class

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -15,18 +16,19 @@ from sts_lightning.losses.joint import JointLoss
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.checks import check_fit
+from tests.support.parts import part
 
 Config = Callable[..., DictConfig]
 
-TRIPLETS = "nli: {data: toy, kind: triplets, train_size: 50, batch_size: 8}"
+TRIPLETS = part("nli", "toy", kind="triplets", train_size=50, batch_size=8)
 
 
 def made(config: Config, *overrides: str) -> DictConfig:
     return check_config(config(*overrides))
 
 
-def joint(config: Config, *parts: str, settings: str = "") -> DataModule:
-    data = make_data(made(config, "data=joint", f"data.parts={{{', '.join(parts)}}}", *settings.split()))
+def joint(config: Config, *parts: list[str], settings: str = "") -> DataModule:
+    data = make_data(made(config, "data=joint", *chain(*parts), *settings.split()))
     data.connect(lambda views, _, **options: [list(view) for view in views], lambda views, _: views)
     data.setup()
     return data
@@ -36,8 +38,8 @@ def test_a_batch_has_the_views_and_labels_of_its_part(config: Config) -> None:
     data = joint(
         config,
         TRIPLETS,
-        "cls: {data: toy, kind: classes, train_size: 30}",
-        "sts: {data: toy, train_size: 40}",
+        part("cls", "toy", kind="classes", train_size=30),
+        part("sts", "toy", train_size=40),
     )
     assert (data.widest, data.num_views, data.batch_size) == ("cls", 2, 64)
     own = {"nli": (3, None), "cls": (2, "int64"), "sts": (2, "float32")}
@@ -57,7 +59,7 @@ def test_a_batch_has_the_views_and_labels_of_its_part(config: Config) -> None:
 
 
 def test_an_epoch_has_each_example_once_or_batches_in_shares(config: Config) -> None:
-    parts = (TRIPLETS, "sts: {data: toy, train_size: 40, batch_size: 10}")
+    parts = (TRIPLETS, part("sts", "toy", train_size=40, batch_size=10))
     assert {name: len(part.starts) for name, part in joint(config, *parts).rows.items()} == {
         "nli": 7,
         "sts": 4,
@@ -72,13 +74,13 @@ def test_an_epoch_has_each_example_once_or_batches_in_shares(config: Config) -> 
 
 
 def test_one_batch_size_for_all_parts(config: Config) -> None:
-    data = joint(config, TRIPLETS, "sts: {data: toy, train_size: 40}", settings="data.batch_size=5")
+    data = joint(config, TRIPLETS, part("sts", "toy", train_size=40), settings="data.batch_size=5")
     assert data.batch_sizes == {"nli": 5, "sts": 5}
     assert data.widest == "nli"
 
 
 def test_the_dev_pairs_of_one_part_select(config: Config) -> None:
-    parts = (TRIPLETS.replace("train_size", "dev_size: 30, train_size"), "sts: {data: toy, dev_size: 20}")
+    parts = ([*TRIPLETS, "data.parts.nli.dev_size=30"], part("sts", "toy", dev_size=20))
     assert len(joint(config, *parts).dev) == 20
     assert len(joint(config, *parts, settings="data.dev_part=nli").dev) == 30
 
@@ -101,9 +103,8 @@ def test_parts_have_files_of_their_own_and_dev_pairs_among_others_are_reported(
     with caplog.at_level(logging.INFO, "sts_lightning"):
         data = joint(
             config,
-            f"pos: {{data: triplets_file, path: {positives}, columns: [sentence1, sentence2], "
-            f"dev_path: {scored}}}",
-            f"mine: {{data: pairs_file, path: {scored}, dev_path: {dev}}}",
+            part("pos", "triplets_file", path=positives, columns="[sentence1,sentence2]", dev_path=scored),
+            part("mine", "pairs_file", path=scored, dev_path=dev),
         )
     assert len(data.train) == 50
     assert "1 of 10 training pairs also occur in the dev pairs of mine (in pos)" in caplog.text
@@ -114,14 +115,14 @@ def test_parts_have_files_of_their_own_and_dev_pairs_among_others_are_reported(
 def test_a_part_with_a_single_example_is_rejected(config: Config, tmp_path: Path) -> None:
     one = write(tmp_path / "one.csv", "sentence1,sentence2", ["a,b"])
     dev = write(tmp_path / "dev.csv", "sentence1,sentence2,score", [f"c{n},d{n},{n % 6}" for n in range(10)])
-    mine = f"mine: {{data: triplets_file, path: {one}, columns: [sentence1, sentence2], dev_path: {dev}}}"
+    mine = part("mine", "triplets_file", path=one, columns="[sentence1,sentence2]", dev_path=dev)
     with pytest.raises(DataError, match="1 training example left in mine"):
         joint(config, mine, TRIPLETS)
 
 
 def test_a_part_needs_a_loss_that_fits_it(config: Config) -> None:
-    data = joint(config, TRIPLETS, "sts: {data: toy, train_size: 40}")
-    settings = made(config, "data=joint", f"data.parts={{{TRIPLETS}, sts: toy}}").data
+    data = joint(config, TRIPLETS, part("sts", "toy", train_size=40))
+    settings = made(config, "data=joint", *TRIPLETS, *part("sts", "toy")).data
     check_fit(JointLoss({"nli": InfoNCELoss(), "sts": PearsonLoss()}), data, settings)
     with pytest.raises(ConfigError, match=r"needs 2 views .* this data \(nli\) gives 3 views") as caught:
         check_fit(JointLoss({"nli": PearsonLoss(), "sts": PearsonLoss()}), data, settings)

@@ -13,8 +13,7 @@ from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data.nli import nli_pairs, nli_triplets
 from sts_lightning.data.sentences import sentences
-from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.checks import build_parts
+from sts_lightning.training.assembly import assemble
 from tests.support.data_modules import data_module
 
 
@@ -88,7 +87,7 @@ def test_classes_as_hydra_reads_them(
     job = ["loss=cosent", "data=classes_file", f"path={path}", f"data.classes={typed}"]
     job += ["data.columns=[one,two,kind]", f"data.dev_path={own(tmp_path)['dev_path']}"]
     job += ["data.scored_columns=[q,a,s]"]
-    data = build_parts(RunFolder(tmp_path / "run"), check_config(config(*job))).data
+    data = assemble(check_config(config(*job)), "meta").data
     data.setup()
     assert data.train["label"][:] == expected
 

@@ -27,6 +27,7 @@ def test_each_loss_has_module_yaml_and_test() -> None:
 def test_yaml_names_every_argument_with_its_default(stem: str) -> None:
     values = yaml.safe_load((CONF / "loss" / f"{stem}.yaml").read_text())
     target = values.pop("_target_")
+    values.pop("defaults", None)
     loss = all_losses()[stem]
     assert target == f"{loss.__module__}.{loss.__qualname__}"
     assert loss.__qualname__.lower() == f"{stem.replace('_', '')}loss"

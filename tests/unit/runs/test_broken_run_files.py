@@ -84,15 +84,12 @@ READERS: dict[str, Reader] = {
     "vectors": vectors,
     "predictions": predictions,
     "checkpoint": checkpoint,
-    "stages": lambda folder, name, content: [
-        stage.path.name for stage in RunFolder(put(folder / name, content).parent).stages()
-    ],
     "config": run_config,
     "history": lambda folder, name, content: RunFolder(put(folder / name, content).parent).history(),
 }
 
 
-CONFIG, HISTORY, STAGES, PREDICTIONS = "config.yaml", "history.csv", "stages.yaml", "predictions.npz"
+CONFIG, HISTORY, PREDICTIONS = "config.yaml", "history.csv", "predictions.npz"
 ENCODER = "sts_lightning.models.SentenceEncoder.from_pretrained"
 SMALLEST: dict[str, Any] = {"name": "x", "data_root": "y", "model": {"_target_": ENCODER}}
 SMALLEST |= {group: {} for group in ("prompt", "evaluation", "loss", "data")}
@@ -124,17 +121,6 @@ BROKEN = [
     Broken("checkpoint", BEST, flipped(CKPT, inside(CKPT, "data/0", 30))),
     Broken("checkpoint", BEST, pickled([1])),
     Broken("checkpoint", BEST, pickled({"global_step": 1}), None, "state_dict"),
-    *(
-        Broken("stages", STAGES, text)
-        for text in (
-            "",
-            "[]",
-            "{}",
-            "../a: {}",
-            "a: {shared: ../b}",
-            "a: 1\na: 1",
-        )
-    ),
     Broken("vectors", "vectors.npy", b""),
     Broken("vectors", "vectors.npy", npy(np.array([[1.0], [np.nan]])), None, "line 2"),
     Broken("vectors", "vectors.npy", npz(a=np.ones((2, 3))), None, "must be a matrix of floating-point"),
@@ -170,7 +156,6 @@ def test_the_error_names_the_place(row: Broken, tmp_path: Path) -> None:
 HEALTHY: list[Healthy] = [
     ("predictions", PREDICTIONS, NPZ, {"A": [[0.25, -0.5], [1, 2]]}),
     ("checkpoint", BEST, CKPT, ["a"]),
-    ("stages", STAGES, "a: {}", ["a"]),
     ("vectors", "sentences.txt", "\ufeffa\r\nb\r\n", [[1.0] * 3] * 2),
     (
         "config",

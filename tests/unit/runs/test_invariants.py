@@ -143,18 +143,3 @@ def test_settings_that_others_make_matter(
 ) -> None:
     one, two = (config(*SHORT_RUN, *given, *more) for more in ((), (changed,)))
     assert observed(one, two, tmp_path) == (same, same, same)
-
-
-def test_a_run_of_stages_has_one_division(config: Config) -> None:
-    stages = {"one": {"experiment": "stage2"}}
-    one, two, three = (
-        config(*SHORT_RUN, *more) for more in ((), ("trainer.micro_batch_size=8",), ("logger=csv",))
-    )
-    assert configuration_hash(one) == configuration_hash(two) == configuration_hash(three)
-    for cfg in (one, two, three):
-        cfg.stages = OmegaConf.create(stages)
-    assert configuration_hash(one) == configuration_hash(three) != configuration_hash(two)
-    three.stages = {"one": {**stages["one"], "logger": {"csv": {"_target_": "a.Logger"}}}}
-    assert configuration_hash(one) == configuration_hash(three)
-    three.stages = {"one": {**stages["one"], "optim": {"lr": 1}}}
-    assert configuration_hash(one) != configuration_hash(three)

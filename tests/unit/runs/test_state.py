@@ -50,34 +50,6 @@ def test_state_of_a_run(files: tuple[str, ...], state: str, tmp_path: Path) -> N
     assert RunFolder(write(tmp_path, *files)).state == state
 
 
-@pytest.mark.parametrize(
-    ("files", "state"),
-    [
-        ((), "started"),
-        (("one/config.yaml",), "started"),
-        (("one/config.yaml", "one/checkpoints/last.ckpt"), "interrupted"),
-        (("one/metrics.json",), "interrupted"),
-        (("one/metrics.json", "two/config.yaml"), "interrupted"),
-        (("one/metrics.json", "two/metrics.json"), "finished"),
-    ],
-)
-def test_state_of_stages(files: tuple[str, ...], state: str, tmp_path: Path) -> None:
-    RunFolder(tmp_path).stages_file.write_text("one: {seed: 1}\ntwo: {seed: 1}\n")
-    assert RunFolder(write(tmp_path, *files)).state == state
-
-
-def test_stages_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    RunFolder(tmp_path).stages_file.write_text("one: [")
-    with pytest.raises(CheckpointError, match=r"stages\.yaml cannot be read"):
-        _ = RunFolder(tmp_path).state
-    RunFolder(tmp_path).stages_file.write_text("- one\n")
-    with pytest.raises(CheckpointError, match=r"stages\.yaml is not a configuration"):
-        _ = RunFolder(tmp_path).state
-    RunFolder(tmp_path).stages_file.write_text("one: {seed: 1}\ntwo: 3\n")
-    with pytest.raises(CheckpointError, match=r"stages\.yaml: two is not the configuration of a stage"):
-        _ = RunFolder(tmp_path).state
-
-
 def test_what_makes_a_configuration_another_one(config: Config, tmp_path: Path) -> None:
     cfg = config("model=tiny_bert", "data=sts", "data_root=/here")
     RunFolder(tmp_path).save_config(cfg)
@@ -108,45 +80,26 @@ def test_another_machine_divides_a_batch_otherwise(config: Config, tmp_path: Pat
         check_same(RunFolder(tmp_path), cfg)
 
 
-def test_what_makes_stages_other_ones(tmp_path: Path) -> None:
-    stages = OmegaConf.create(
-        {"one": {"seed": 1, "data_root": "/a", "data": {"dev_path": "/a/x"}}, "two": {"seed": 1}}
-    )
-    RunFolder(tmp_path).stages_file.write_text(OmegaConf.to_yaml(stages))
-    stages.one.data_root, stages.one.data.dev_path = "/b", "/b/x"
-    check_same(RunFolder(tmp_path), stages)
-    stages.two.seed = 2
-    with pytest.raises(ConfigError, match=r"other values of two\.seed;"):
-        check_same(RunFolder(tmp_path), stages)
-
-
 def test_a_file_that_has_changed_is_named(tmp_path: Path) -> None:
-    """Of a run that has started, of a finished one, and of a stage; one that is gone is not compared."""
+    """Of a run that has started, and of a finished one; one that is gone is not compared."""
     files = {name: tmp_path / f"{name}.csv" for name in ("path", "dev", "test")}
     for path in files.values():
         path.write_text("a")
     data = {"dev_path": str(files["dev"]), "parts": {"own": {"test_path": str(files["test"])}}}
     cfg = OmegaConf.create({"path": {str(files["path"]): 1.0}, "data": data})
     found = {key: sha256(sha256("a")) for key in ("path", "data.dev_path", "data.parts.own.test_path")}
-    started, finished, whole = (RunFolder(tmp_path / name) for name in ("started", "finished", "whole"))
+    started, finished = (RunFolder(tmp_path / name) for name in ("started", "finished"))
     started.path.mkdir()
     started.save_config(cfg, found)
     finished.path.mkdir()
     finished.save_config(cfg)
     finished.save_metrics(RunMetrics(None, {"spearman": 1.0}, {"content": {"files": found}}))
-    stages = OmegaConf.create({"one": cfg, "two": cfg})
-    whole.path.mkdir()
-    whole.save_stages(stages)
-    whole.stage("one").path.mkdir()
-    whole.stage("one").save_config(cfg, found)
-    for run, same in ((started, cfg), (finished, cfg), (whole, stages)):
-        check_same(run, same)
+    for run in (started, finished):
+        check_same(run, cfg)
     files["test"].write_text("b")
-    for run, same, where in ((started, cfg, ""), (finished, cfg, ""), (whole, stages, "one.")):
-        with pytest.raises(
-            ConfigError, match=rf"values of {where}the content of data\.parts\.own\.test_path;"
-        ):
-            check_same(run, same)
+    for run in (started, finished):
+        with pytest.raises(ConfigError, match=r"values of the content of data\.parts\.own\.test_path;"):
+            check_same(run, cfg)
     files["test"].unlink()
     check_same(started, cfg)
     started.files_file.write_text("{")

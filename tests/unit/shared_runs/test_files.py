@@ -1,4 +1,4 @@
-"""Checkpoints, predictions, stages and links in a run folder from someone else."""
+"""Checkpoints, predictions and links in a run folder from someone else."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ def test_pickled_code_in_a_checkpoint(which: str, run: Path, marker: Path, tmp_p
 def test_a_sweep_reads_no_result_outside_its_folder(run: Path, tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "stages.yaml").write_text("one: {}\n../run: {}\n")
-    with pytest.raises(CheckpointError, match=r"stages\.yaml: '\.\./run' is not the name of a stage"):
-        result(tmp_path / "job")
+    assert result(tmp_path / "job") is None
 
 
 def test_a_resumed_run_does_not_write_through_links(run: Path, tmp_path: Path) -> None:

@@ -38,14 +38,11 @@ def test_what_an_exit_status_means(code: int, scored: bool, state: str) -> None:
     assert _outcome(code, scored)[0] == state
 
 
-def test_results_of_runs_stages_and_evaluations(tmp_path: Path) -> None:
+def test_results_of_runs(tmp_path: Path) -> None:
     assert result(tmp_path) is None
     (tmp_path / "metrics.json").write_text(json.dumps({"test": {"tasks": {}, "average": 70.5}}))
     assert result(tmp_path) == 70.5
-    (tmp_path / "stages.yaml").write_text("first: {seed: 1}\nlast: {seed: 1}\n")
-    assert result(tmp_path) is None
-    (tmp_path / "last").mkdir()
-    (tmp_path / "last" / "metrics.json").write_text(json.dumps({"dev": {"spearman": 80.0}, "test": None}))
+    (tmp_path / "metrics.json").write_text(json.dumps({"dev": {"spearman": 80.0}, "test": None}))
     assert result(tmp_path) == 80.0
 
 

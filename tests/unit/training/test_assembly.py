@@ -10,10 +10,10 @@ from omegaconf import DictConfig
 from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data.dev_and_tests import DevAndTests
-from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.assembly import make_data
-from sts_lightning.workflows.checks import build_parts
+from sts_lightning.training.assembly import assemble, make_data
+from sts_lightning.workflows.checks import check_parts
 from tests.conftest import CONF
+from tests.support.parts import losses, part
 
 Config = Callable[..., DictConfig]
 
@@ -39,20 +39,20 @@ def test_settings_of_the_top_level_reach_every_data_set(
     file = tmp_path / "mine.csv"
     given = ["data_root=elsewhere", "senteval_text=prepared", "dev=stsb_clean"]
     path = [] if choice in ("sts", "toy") else [f"path={file}"]
-    further = ["data.parts={nli: nli_triplets, sts: sts}"] if choice == "joint" else []
+    further = [*part("nli", "nli_triplets"), *part("sts", "sts")] if choice == "joint" else []
     if choice in RECOGNISED:
         further = ["data.columns=[a,b]"]
     data = make_data(check_config(config(f"data={choice}", *path, *given, *further)))
     of_label = {"score": "pearson", "class": "cross_entropy", "none": "infonce"}
     loss = [f"loss={of_label[data.label]}"]
     if choice == "joint":
-        loss = ["loss=joint", "loss.parts={nli: infonce, sts: pearson}"]
+        loss = losses(nli="infonce", sts="pearson")
     fits = check_config(config(f"data={choice}", *loss, *path, *given, *further))
     if choice in OWN:
         with pytest.raises(ConfigError, match="dev=stsb_clean has no effect on this data"):
-            build_parts(RunFolder(tmp_path / "run"), fits)
+            check_parts(assemble(fits, "meta"))
     else:
-        build_parts(RunFolder(tmp_path / "run"), fits)
+        check_parts(assemble(fits, "meta"))
         assert (made[-1].root, made[-1].text, made[-1].dev) == ("elsewhere", "prepared", "stsb_clean")
     if path and not choice.endswith("_hub"):  # which reads no file of this machine
         with pytest.raises(DataError, match=r"mine\.csv"):
@@ -75,10 +75,9 @@ def test_seeds_share_the_dev_split_unless_it_has_a_seed(config: Config, tmp_path
     assert order != other
     assert dev("seed=2", "data.seed=2")[0] != first
     assert dev("seed=2", "data.seed=2")[1] != dev("seed=1", "data.seed=2")[1]
-    parts = "data.parts={toy: {data: toy, train_size: 20}, own: pairs_file}"
-    assert dev("seed=2", parts, data="joint")[0] == first
-    parts = "data.parts={toy: {data: toy, train_size: 20}, own: {data: pairs_file, seed: 2}}"
-    assert dev(parts, data="joint")[0] != first
+    toy = part("toy", "toy", train_size=20)
+    assert dev("seed=2", *toy, *part("own", "pairs_file"), data="joint")[0] == first
+    assert dev(*toy, *part("own", "pairs_file", seed=2), data="joint")[0] != first
 
 
 def test_what_a_run_has_read_is_hashed(config: Config, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,16 +26,15 @@ from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.regularizers.global_orthogonal import GlobalOrthogonal
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.assembly import make_data
+from sts_lightning.training.assembly import assemble, make_data
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.workflows.checks import (
     CALLBACKS,
     LOGGERS,
-    Built,
-    build_parts,
     check_fit,
     check_machine,
     check_monitors,
+    check_parts,
     conflicts,
     make_loggers,
 )
@@ -195,7 +195,7 @@ CALLBACK = "+callbacks.mine._target_=lightning.pytorch.callbacks."
             "model.quantization",
             "give the model an adapter",
         ),
-        ("model=mistral7b trainer.wise_ft=[0.5]", "trainer.wise_ft", "the mean of factors"),
+        ("model=tiny_mistral trainer.wise_ft=[0.5]", "trainer.wise_ft", "the mean of factors"),
         ("path=mine.csv", "path", "path=mine.csv has no effect on this data"),
         ("dev=suite", "dev", "dev=suite has no effect on this data"),
         ("trainer.micro_batch_size=true", "trainer.micro_batch_size", "must be a number of examples"),
@@ -216,9 +216,24 @@ def test_what_would_train_something_else(
     overrides: str, key: str, message: str, config: Config, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        build_parts(RunFolder(tmp_path), check_config(config("data=toy", "name=run", *overrides.split())))
+        check_parts(assemble(check_config(config("data=toy", "name=run", *overrides.split())), "meta"))
     assert caught.value.key == key
     assert message in str(caught.value)
+
+
+def test_all_that_does_not_fit_is_told_at_once(config: Config) -> None:
+    wrong = ["path=mine.csv", "dev=suite", "auxiliary=momentum_queue", "+trainer.extra.limit=2"]
+    with pytest.raises(ConfigError) as caught:
+        check_parts(assemble(check_config(config("data=toy", "name=run", *wrong)), "meta"))
+    first, *lines = str(caught.value).splitlines()
+    assert first == "4 settings are wrong:"
+    for named in (
+        "trainer.extra.limit: no such setting",
+        "path=mine.csv has",
+        "dev=suite has",
+        "auxiliary: ",
+    ):
+        assert sum(line.startswith(f"  {named}") for line in lines) == 1
 
 
 class Recorded(Logger):
@@ -293,7 +308,7 @@ def test_the_extra_of_a_logger_is_named(
     monkeypatch.setattr("sts_lightning.workflows.checks.find_spec", lambda module: None)
     cfg = check_config(config("data=toy", f"logger={name}"))
     with pytest.raises(ConfigError, match=f"logger.{name} needs a package") as caught:
-        build_parts(RunFolder(tmp_path), cfg)
+        check_parts(assemble(cfg, "meta"))
     assert caught.value.hint == f"pip install 'sts-lightning[{name}]'"
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert name in extras
@@ -301,19 +316,18 @@ def test_the_extra_of_a_logger_is_named(
 
 def test_a_regularizer_of_two_views(config: Config) -> None:
     cfg = check_config(config("data=toy", "name=run", "data.kind=sentences", "data.views=1"))
-    data = make_data(cfg)
-    (error,) = conflicts(cfg, Built(PearsonLoss(), data, [], GlobalOrthogonal(), None))
+    (error,) = conflicts(replace(assemble(cfg, "meta"), regularizer=GlobalOrthogonal()))
     assert error.key == "regularizer"
     assert "reads 2 views" in str(error)
 
 
 def test_callbacks_that_change_the_loss_unnoticed(config: Config) -> None:
     cfg = check_config(config("data=toy", "name=run"))
+    parts = assemble(cfg, "meta")
     cfg.callbacks = {"mine": {}}
-    data = make_data(cfg)
     for kind in CALLBACKS:
         callback = type(kind, (Callback,), {})()
-        (error,) = conflicts(cfg, Built(PearsonLoss(), data, [callback], None, None))
+        (error,) = conflicts(replace(parts, callbacks=[callback]))
         assert str(error).startswith(f"callbacks.mine: {kind} ")
 
 
@@ -389,7 +403,7 @@ def test_prompts_by_role_are_for_queries_and_documents(
     data: str, prompt: str, message: str | None, config: Config, triplets: None
 ) -> None:
     cfg = check_config(config(data, "path=mine.csv" if data != "data=toy" else "seed=1", "name=run", prompt))
-    found = [str(error) for error in conflicts(cfg, Built(PearsonLoss(), make_data(cfg), [], None, None))]
+    found = [str(error) for error in conflicts(assemble(cfg, "meta"))]
     assert [message in text for text in found] == [True] if message else found == []
 
 
@@ -411,5 +425,5 @@ def test_view_templates_that_are_prompts_by_role(
 ) -> None:
     settings = ["path=mine.csv", "name=run", "prompt.template='q: {sentence}'"]
     cfg = check_config(config(f"data={data}", f"prompt.view_templates={templates}", *settings))
-    errors = conflicts(cfg, Built(PearsonLoss(), make_data(cfg), [], None, None))
+    errors = conflicts(assemble(cfg, "meta"))
     assert [error.hint for error in errors] == ([hint] if hint else [])

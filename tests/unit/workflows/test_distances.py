@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from sts_lightning.workflows.fit import warn_of_distances
+from sts_lightning.workflows.train import warn_of_distances
 
 
 @pytest.mark.parametrize(("pairs", "warns"), [(10, -90), (20, -60), (70, -33), (1000, -31)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sts_lightning.config.compose import compose_job, job_config
-from sts_lightning.workflows.fit import published_experiment
+from sts_lightning.workflows.train import published_experiment
 
 
 @pytest.mark.parametrize(

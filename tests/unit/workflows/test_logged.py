@@ -12,8 +12,8 @@ from omegaconf import DictConfig
 
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
-from sts_lightning.workflows.fit import log_settings
 from sts_lightning.workflows.report import log_results
+from sts_lightning.workflows.train import log_settings
 
 Config = Callable[..., DictConfig]
 

@@ -91,7 +91,7 @@ def load(
         >>> cosines = encoder.similarity(vectors)
 
     Args:
-        source: Run folder, of which the last stage counts; or a model, as `from_pipeline` reads it: an
+        source: Run folder; or a model, as `from_pipeline` reads it: an
             export, a folder of sentence-transformers, transformers or peft, or an id on the model hub.
         step: Step of a run whose weights are loaded, one that the run kept; None for the selected ones.
         trust_remote_code: Whether to run code that comes with the model.
@@ -119,13 +119,12 @@ def model_folder(run: RunFolder, which: Which = "best") -> Path:
     """Return the model folder of a run; a finished run of version 0.3 gets one.
 
     Args:
-        run: Run folder, of several stages the last one counts.
+        run: Run folder.
         which: ``best`` for the selected weights, ``final`` for those of the last step, or a step.
 
     Raises:
         CheckpointError: There is no run, or it has no such weights (yet).
     """
-    run = run.last_stage()
     folder = run.model(which)
     if not folder.is_dir() and _is_of_0_3(run, which):
         _write_old_model(run, which)
@@ -191,8 +190,8 @@ def _write_old_model(run: RunFolder, which: Which) -> None:
 
 
 def is_run(source: str | Path) -> bool:
-    """Return whether a source is the folder of a run, with or without stages."""
-    return RunFolder(source).last_stage().config_file.is_file()
+    """Return whether a source is the folder of a run."""
+    return RunFolder(source).config_file.is_file()
 
 
 def _is_model(source: str | Path) -> bool:

@@ -1,4 +1,4 @@
-"""Stages that the jobs of a sweep share: planned once, trained once, and what happens if one fails."""
+"""Runs that the jobs of a sweep start from: planned once, trained once, and what happens if one fails."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from sts_lightning.config.compose import job_config
-from sts_lightning.config.options import Options, using
+from sts_lightning.core.conf_folders import VARIABLE
 from sts_lightning.core.errors import ConfigError, FailedJobsError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.lock import locked
 from sts_lightning.sweep import cluster
 from sts_lightning.sweep.cluster import Handle, submit_to_slurm, watch
-from sts_lightning.sweep.gpu_pool import Pool, largest
+from sts_lightning.sweep.gpu_pool import Pool
 from sts_lightning.sweep.grid import Grid
 from sts_lightning.sweep.job import Demand, Job
-from sts_lightning.sweep.job_list import print_plan, print_run
+from sts_lightning.sweep.job_list import print_plan
 from sts_lightning.sweep.local import run_jobs
-from tests.conftest import CONF, SHORT_RUN
+from tests.conftest import CONF
+from tests.support.two_runs import write_experiments
 from tests.unit.sweep.conftest import jobs, starts
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def grid(tmp_path: Path) -> Iterator[Grid]:
-    """An empty grid whose jobs lie in a temporary folder."""
+def grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Grid]:
+    """An empty grid whose jobs lie in a temporary folder, beside a user's configuration."""
+    write_experiments(tmp_path / "conf")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "conf"))
     with initialize_config_dir(str(CONF), version_base="1.3"):
 
         def job(overrides: list[str], _: int) -> DictConfig:
@@ -41,131 +43,99 @@ def grid(tmp_path: Path) -> Iterator[Grid]:
         yield Grid(job)
 
 
-def staged(tmp_path: Path, *whats: str, stage: str = "one") -> list[Job]:
-    """A stage, and the jobs that need it."""
-    first = Job(0, (f"what={stage}",), tmp_path / "stages" / "first", stage="first")
+def starting(tmp_path: Path, *whats: str, first: str = "one") -> list[Job]:
+    """A first run, and the jobs that need it."""
+    need = Job(0, (f"what={first}",), tmp_path / "first", first=True)
     rest = jobs(tmp_path, *whats)
     for job in rest:
-        job.needs = (first.folder,)
-    return [first, *rest]
+        job.needs = (need.folder,)
+    return [need, *rest]
 
 
 PCC = ["experiment=pcc", "model=mistral7b"]
 
 
-def test_the_papers_grid_has_three_first_stages_and_nine_second_ones(
+def test_the_papers_grid_has_three_first_runs_and_nine_second_ones(
     grid: Grid, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for prompt in ("eol", "sth", "sum"):
         for number, size in enumerate((192, 200, 216)):
-            grid.add(number, [*PCC, f"prompt={prompt}", f"+stages.stage2.data.batch_size={size}"])
+            grid.add(number, [*PCC, f"prompt={prompt}", f"data.batch_size={size}"])
     planned = grid.composed_jobs()
-    assert [one.job.stage for one in planned] == ["stage1"] * 3 + [None] * 9
-    by_need = dict.fromkeys(grid.stages, 0)
+    assert [one.job.first for one in planned] == [True] * 3 + [False] * 9
+    assert [one.cfg.name for one in planned] == ["pcc_stage1"] * 3 + ["pcc"] * 9
+    by_need = dict.fromkeys((one.job.folder for one in planned[:3]), 0)
     for one in planned[3:]:
         (need,) = one.job.needs
         by_need[need] += 1
-        assert list(one.configs) == ["stage2"]
+        assert one.cfg.init_from == str(need)
         assert one.job.demand == Demand(1, required=True)
     assert list(by_need.values()) == [3, 3, 3]
     assert len({one.job.folder for one in planned}) == 12
     print_plan(planned, lambda run, cfg: None, cost=lambda cfg: f"{cfg.data.batch_size} rows")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].endswith("  stage1 of prompt=eol (1 GPU)")
+    assert lines[0].endswith("  experiment=pcc_stage1 prompt=eol (1 GPU)")
     assert [line.strip() for line in lines[7:12:2]] == ["192 rows", "200 rows", "216 rows"]
-    assert lines[-1] == "3 shared stages, 9 jobs: 12 new. Nothing was started."
+    assert lines[-1] == "12 jobs: 12 new. Nothing was started."
     print_plan(planned[3:4], lambda run, cfg: None, cost=lambda cfg: "", jobs_per_gpu=4)
     assert "(1 GPU, 4 jobs on each, starts from " in capsys.readouterr().out
 
 
-def test_what_makes_two_stages_the_same(grid: Grid) -> None:
-    def stage(*overrides: str) -> Path:
-        (need,) = grid.add(0, [*PCC, "prompt=eol", *overrides]).needs
-        return need
-
-    same = stage()
-    assert same.parent.name == "stages"
-    assert stage("name=other", "data_root=elsewhere") == same
-    assert stage("+stages.stage2.optim.lr=1e-5") == same
-    for other in ("seed=2", "+stages.stage1.optim.lr=1e-5", "optim.lr=1e-5", "data.batch_size=8"):
-        assert stage(other) != same
-    with using(Options(trust=True, share_stages=False)):
-        job = grid.add(0, [*PCC, "prompt=eol", "seed=3"])
-    assert job.needs == ()
-    assert job.added == ("trust=true", "--no-share-stages")
+@pytest.mark.parametrize("order", [("pcc_stage1", "pcc"), ("pcc", "pcc_stage1")])
+def test_a_first_run_that_is_asked_for_is_one_job(order: tuple[str, str], grid: Grid) -> None:
+    asked = {name: grid.add(0, ["model=mistral7b", f"experiment={name}"]) for name in order}
+    assert [one.job for one in grid.composed_jobs()] == [asked["pcc_stage1"], asked["pcc"]]
+    assert asked["pcc"].needs == (asked["pcc_stage1"].folder,)
+    assert not any(job.first for job in asked.values())
 
 
-def test_a_stage_is_a_chain_of_what_came_before(grid: Grid) -> None:
-    three = [
-        *SHORT_RUN,
-        "name=three",
-        *(f"+stages.{name}.experiment=stage2" for name in ("one", "two", "three")),
-        "+stages.two.seed=7",
-    ]
-    first = grid.add(0, three).needs
-    second = grid.add(0, [*three, "+stages.one.optim.lr=1e-5"]).needs
-    third = grid.add(0, [*three, "+stages.three.optim.lr=1e-5"]).needs
-    assert [path.name.partition("-")[0] for path in first] == ["one", "two"]
-    assert not set(first) & set(second)  # the second stage starts from another first one
-    assert third == first
-    assert [stage.job.needs for stage in grid.stages.values()] == [(), first[:1], (), second[:1]]
-
-
-def test_a_job_that_began_with_stages_of_its_own_keeps_them(grid: Grid) -> None:
-    overrides = [*PCC, "prompt=eol"]
-    (need,) = grid.add(0, overrides).needs
-    (job,) = (one.job for one in grid.jobs.values())
-    run = RunFolder(job.folder)
+def test_a_chain_of_three(grid: Grid, tmp_path: Path) -> None:
+    three = "# @package _global_\ndefaults: [two]\nname: three\ninit_from: experiment:two\n"
+    write_experiments(tmp_path / "conf", three=three)
+    job = grid.add(0, ["experiment=three", "model=tiny_bert"])
+    planned = grid.composed_jobs()
+    assert [one.cfg.name for one in planned] == ["one", "two", "three"]
+    assert [one.job.needs for one in planned] == [(), job.needs[:1], job.needs]
+    finished(planned[0].job.folder)
+    assert [each.folder for each in grid.to_run()] == [job.needs[1], job.folder]
+    finished(job.folder)  # nothing else is trained for it
     again = Grid(grid.compose_job)
-    for folder in (run, run.stage("stage1"), run.stage("stage1").checkpoints):
-        folder = folder if isinstance(folder, Path) else folder.path
-        folder.mkdir(parents=True)
-    run.save_stages({"stage1": OmegaConf.create({"seed": 1}), "stage2": OmegaConf.create({"seed": 1})})
-    run.stage("stage1").checkpoint("last").touch()
-    assert run.resumable
-    assert again.add(0, overrides).needs == ()
-    assert print_run(job.run_folder, "", []) == "resumable"
-    run.save_stages(
-        {"stage1": OmegaConf.create({"seed": 1}), "stage2": OmegaConf.create({"seed": 1})},
-        {"stage1": need.name},
-    )
-    (need / "checkpoints").mkdir(parents=True)
-    RunFolder(need).checkpoint("last").touch()
-    assert Grid(grid.compose_job).add(0, overrides).needs == (need,)
-    with locked(job.folder):
-        assert print_run(job.run_folder, "", []) == "running"
+    again.add(0, ["experiment=three", "model=tiny_bert"])
+    assert [one.cfg.name for one in again.composed_jobs()] == ["three"]
+
+
+def finished(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    RunFolder(folder).config_file.write_text("name: x\n")
+    RunFolder(folder).metrics_file.touch()
 
 
 def test_a_mistake_names_the_job(grid: Grid) -> None:
-    with pytest.raises(
-        Exception, match=r"job .*max_epoch=2: stages\.stage2\.trainer\.max_epoch: no such "
-    ) as caught:
-        grid.add(0, [*PCC, "prompt=eol", "+stages.stage2.trainer.max_epoch=2"])
-    assert caught.value.key == "stages.stage2.trainer.max_epoch"  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r"job .*schedule=step is not among"):  # before the first run trains
+        grid.add(0, [*PCC, "prompt=eol", "optim.schedule=step"])
+    with pytest.raises(Exception, match=r"job .*max_epoch=2: trainer\.max_epoch: no such ") as caught:
+        grid.add(0, [*PCC, "prompt=eol", "trainer.max_epoch=2"])
+    assert caught.value.key == "trainer.max_epoch"  # type: ignore[attr-defined]
     assert not grid.jobs
 
 
-def test_a_stage_runs_first_and_once(tmp_path: Path) -> None:
-    planned = staged(tmp_path, "a", "b")
+def test_a_first_run_trains_once(tmp_path: Path) -> None:
+    planned = starting(tmp_path, "a", "b")
     run_jobs(planned, Pool([], cores=4, limit=2))
     assert [job.state for job in planned] == ["done"] * 3
     ends = (planned[0].folder / "metrics.json").stat().st_mtime
     assert all(float(starts(job)[0][-1]) > ends for job in planned[1:])
 
 
-def test_a_failed_stage_fails_the_jobs_that_need_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    planned = [*staged(tmp_path, "a", "b", stage="fail"), *jobs(tmp_path, "free")]
+def test_a_failed_first_run_fails_the_jobs_that_need_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    planned = [*starting(tmp_path, "a", "b", first="fail"), *jobs(tmp_path, "free")]
     with pytest.raises(FailedJobsError, match=r"1 of 4 jobs failed; 2 that start from them were not run"):
         run_jobs(planned, Pool([], cores=2, limit=1))
     assert [job.state for job in planned] == ["failed", "not run", "not run", "done"]
     assert caplog.text.count("error: it went wrong; see") == 1
     assert not planned[1].folder.exists()
-
-
-def test_gpus_of_several_stages() -> None:
-    assert largest([Demand(1), Demand(2, required=True)]) == Demand(2, required=True)
-    assert largest([Demand(-1), Demand(2)]) == Demand(-1)
-    assert largest([]) == Demand()
 
 
 class Recorder:
@@ -193,15 +163,17 @@ class Recorder:
         return type("Submitted", (), {"job_id": number})()
 
 
-def test_slurm_jobs_depend_on_their_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slurm_jobs_depend_on_those_that_they_start_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     submitit = pytest.importorskip("submitit")
     monkeypatch.setattr(submitit, "AutoExecutor", Recorder)
-    stages = [Job(0, (), tmp_path / name, Demand(2), stage="first") for name in ("s", "t")]
+    firsts = [Job(0, (), tmp_path / name, Demand(2), first=True) for name in ("s", "t")]
     rest = [Job(0, (), tmp_path / name, Demand(1)) for name in "abcd"]
-    for job, need in zip(rest, (stages[0], stages[0], stages[1]), strict=False):
+    for job, need in zip(rest, (firsts[0], firsts[0], firsts[1]), strict=False):
         job.needs = (need.folder,)
     Recorder.arrays = []
-    submit_to_slurm([*stages, *rest], tmp_path)
+    submit_to_slurm([*firsts, *rest], tmp_path)
     assert Recorder.arrays == [
         (1, None, ["d"]),
         (2, None, ["s", "t"]),
@@ -209,22 +181,22 @@ def test_slurm_jobs_depend_on_their_stages(tmp_path: Path, monkeypatch: pytest.M
         (1, "afterany:2_1", ["c"]),
     ]
     Recorder.arrays = []  # a limit on the jobs at a time applies to an array
-    submit_to_slurm([*stages, *rest], tmp_path, slurm_array_parallelism=2, slurm_dependency="afterok:7")
+    submit_to_slurm([*firsts, *rest], tmp_path, slurm_array_parallelism=2, slurm_dependency="afterok:7")
     assert Recorder.arrays[2:] == [(1, "afterok:7,afterany:2_0:2_1", ["a", "b", "c"])]
     assert Recorder.arrays[0][1] == "afterok:7"
 
 
-def test_a_job_of_a_failed_stage_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_of_a_failed_first_run_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "POLL", 0.0)
     cancelled: list[Path] = []
-    planned = staged(tmp_path, "a")
+    planned = starting(tmp_path, "a")
 
     class Submitted:
         def __init__(self, job: Job) -> None:
             self.job = job
 
         def state(self) -> str:
-            return "done" if self.job.stage else "queued"
+            return "done" if self.job.first else "queued"
 
         def result(self) -> Job:
             return Job(0, (), self.job.folder, state="failed", problem="no luck")
@@ -240,16 +212,18 @@ def test_a_job_of_a_failed_stage_is_cancelled(tmp_path: Path, monkeypatch: pytes
 
 
 def test_edited_data_are_trained_in_another_folder(grid: Grid, tmp_path: Path) -> None:
-    """Also data that one stage reads; while what leaves the result as it is keeps the folder."""
+    """Also the run that starts from it; while what leaves the result as it is keeps the folder."""
     mine = tmp_path / "mine.csv"
     alone = [f"path={mine}", "data=pairs_file", "seed=1"]
-    staged = ["experiment=pcc", "model=tiny_mistral", f"+stages.stage1.path={mine}"]
+    first = f"# @package _global_\ndefaults: [override /data: pairs_file]\nname: first\npath: {mine}\n"
+    write_experiments(tmp_path / "conf", first=first)
+    both = ["data=toy", "model=tiny_bert", "init_from=experiment:first"]
 
     def folders(*more: str) -> list[Path]:
         grid.jobs.clear()
-        grid.stages.clear()
-        added = [grid.add(0, [*alone, *more]), grid.add(1, staged)]
-        return [*(job.folder for job in added), *grid.stages]
+        grid.add(0, [*alone, *more])
+        grid.add(1, both)
+        return list(grid.jobs)
 
     mine.write_text("a")
     before = folders()
@@ -281,7 +255,7 @@ def test_a_finished_run_without_what_a_sweep_asks_for_is_named(
     job.run_folder.path.mkdir(parents=True)
     planned = grid.jobs[job.folder]
     with job_config(planned.composed):
-        job.run_folder.save_config(planned.configs[""])
+        job.run_folder.save_config(planned.cfg)
     job.run_folder.metrics_file.touch()
     grid.jobs.clear()
     assert grid.add(1, ["seed=1", "trainer.save_every=7"]).folder == job.folder

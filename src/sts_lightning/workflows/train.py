@@ -1,0 +1,409 @@
+"""A training run, from its configuration to its report: checks, data, model, trainer, fit, report."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import math
+import re
+import signal
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+from datasets import Dataset
+from hydra.core.hydra_config import HydraConfig
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+from omegaconf import DictConfig, OmegaConf
+
+from sts_lightning.config.identity import SHOWN, leaves, select
+from sts_lightning.config.machine import (
+    decide,
+    decided,
+    fix_workspace,
+    hide_gpus,
+    weights_device,
+    without_repetition,
+)
+from sts_lightning.core import signals
+from sts_lightning.core.conf_folders import files_of
+from sts_lightning.core.console import log_to, quiet_lightning
+from sts_lightning.core.errors import ConfigError, TrainingError
+from sts_lightning.core.files import write_atomic
+from sts_lightning.core.hardware import keep_freed_memory
+from sts_lightning.data.tables import PART, values_of
+from sts_lightning.data.tasks import texts_in
+from sts_lightning.evaluation.dev_scores import monitor_of
+from sts_lightning.evaluation.score import Scores, report_truncation, score
+from sts_lightning.models.architectures.positions import NOT_REPEATABLE
+from sts_lightning.models.compute.inference import is_out_of_memory
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.lock import is_first_process
+from sts_lightning.runs.metrics import peak_memory
+from sts_lightning.runs.state import begin_again
+from sts_lightning.training.assembly import Experiment, Parts, assemble, make_module
+from sts_lightning.training.callbacks.history import HistoryLogger
+from sts_lightning.training.callbacks.progress import RunClock
+from sts_lightning.training.callbacks.resume_checkpoint import stop_others
+from sts_lightning.training.micro_batch_search import REMEDY
+from sts_lightning.training.optim import check_warmup
+from sts_lightning.training.trainer import count_steps, make_trainer
+from sts_lightning.workflows.checks import (
+    check_folder,
+    check_machine,
+    check_monitors,
+    check_parts,
+    check_rows,
+    has_head,
+    losses_by_part,
+    make_loggers,
+    without_effect,
+)
+from sts_lightning.workflows.report import report
+from sts_lightning.workflows.seen_dev_pairs import describe_seen
+
+log = logging.getLogger(__name__)
+
+BATCHES_AHEAD = 2
+"""Batches that are tokenised while a GPU trains; on a CPU tokenising would take cores from training."""
+
+PUBLISHED = {"nli_triplets": "pcc_stage1", "sts": "pcc", "sentences": "cse_sfp"}
+"""Experiments that are the published recipes of ``conf/cell``, by data."""
+
+NOT_DETERMINISTIC = "does not have a deterministic implementation"
+"""Part of PyTorch's message about an operation under ``trainer.deterministic=true``."""
+
+
+def run_training(
+    run: RunFolder, cfg: DictConfig, callbacks: Sequence[Callback] = (), resume_command: str = ""
+) -> float:
+    """Train a run, or go on with what has begun in its folder; see `prepare`, `fit` and `report`.
+
+    Returns:
+        Dev Spearman times 100 of the selected weights.
+
+    Raises:
+        UserError: Configuration, data or checkpoint cannot be used, or the training cannot go on.
+    """
+    clock = RunClock()
+    experiment = prepare(run, cfg, (clock, *callbacks), resume_command)
+    if experiment.resumed:
+        _check_length(run, experiment.steps.total_steps)
+    with log_to(run.log_file), quiet_lightning(), _stopping_others(experiment.trainer):
+        if experiment.first:  # before its configuration changes: killed in between, it is an interrupted run
+            run.metrics_file.unlink(missing_ok=True)
+        untuned, peak = fit(experiment)
+        return report(experiment, untuned, peak, clock)
+
+
+def prepare(
+    run: RunFolder, cfg: DictConfig, callbacks: Sequence[Callback] = (), resume_command: str = ""
+) -> Experiment:
+    """Check folder, configuration, machine and data, and build the run around them.
+
+    What can be wrong is found before weights are loaded, and nothing is written.
+
+    Args:
+        run: The run folder, locked by this process. What has begun in it resumes; without a checkpoint it
+            starts again.
+        cfg: What `check_config` has returned, that of the folder if a run has begun there.
+        callbacks: Callbacks besides those of the configuration.
+        resume_command: What to tell the user who stops the run.
+
+    Raises:
+        UserError: Something is wrong; the message says what, where and what to do.
+    """
+    check_folder(run)
+    machine = decide(cfg)
+    check_machine(machine)
+    drawn = assemble(cfg, "meta", machine.precision)
+    check_parts(drawn)
+    for text in without_effect(cfg, drawn.loss):
+        log.warning("WARNING: %s", text)
+    _warn_of_seen_pairs(cfg)
+
+    check_rows(drawn)
+    data = drawn.data
+
+    fix_workspace(machine)  # before the first product on the GPU
+    if machine.accelerator == "cpu":
+        hide_gpus()
+        keep_freed_memory()
+    # Random numbers are drawn in one order in every run: the seed is set once the data has been read, which
+    # may draw some, then the model draws, then a head.
+    pl.seed_everything(cfg.seed, workers=True, verbose=False)
+    parts = assemble(cfg, weights_device(machine), machine.precision, data)
+    encoder, loss = parts.encoder, parts.loss
+    model_type = encoder.plain_backbone.config.model_type
+    if model_type in NOT_REPEATABLE:  # known by the model alone, and before the Trainer is told
+        machine = without_repetition(machine, cfg.trainer, model_type)
+    data.connect(  # with the lengths that have been set by now; a loader cannot be made before
+        encoder.prepare(machine.chunk_tokens, training=True),
+        encoder.prepare(machine.chunk_tokens, training=False),
+        encoder.tokenizer,
+    )
+    losses = losses_by_part(loss, data).items()
+    data.masked = [
+        name for name, part in losses if any(getattr(m, "mask_repeats", False) for m in part.modules())
+    ]
+    steps = count_steps(cfg.trainer, len(data.train_dataloader()))
+    data.epoch_batches = steps.epoch_steps  # of the loaders from here on: a limit shortens their epochs
+    data.batches_ahead = 0 if machine.accelerator == "cpu" else BATCHES_AHEAD
+    check_warmup(cfg.optim.warmup, round(cfg.optim.stretch * steps.total_steps))
+    module = make_module(parts, machine.precision, steps)
+
+    loggers, all_callbacks = make_loggers(run, cfg), [*parts.callbacks, *callbacks]
+    with quiet_lightning():  # last, and before anything is written: a rejected argument leaves no files
+        trainer = make_trainer(
+            cfg.trainer,
+            machine=machine,
+            steps=steps,
+            run=run,
+            loggers=loggers,
+            callbacks=all_callbacks,
+            resume_command=resume_command,
+            monitor=monitor_of(data.dev),
+            partly_used=_has_unused_weights(parts),
+        )
+    resumed = run.state in ("interrupted", "finished")
+    return Experiment(
+        run,
+        cfg,
+        machine,
+        data,
+        module,
+        steps,
+        trainer,
+        loggers,
+        all_callbacks,
+        resumed,
+        is_first_process(),
+    )
+
+
+def _has_unused_weights(parts: Parts) -> bool:
+    """Return whether a step leaves weights without gradient.
+
+    In a step of joint data these are the heads of the other parts, and an auxiliary model that their losses
+    alone take.
+    """
+    if parts.encoder.config.layer != -1:
+        return True
+    return "part" in parts.loss.takes and (has_head(parts.loss) or parts.auxiliary is not None)
+
+
+def _warn_of_seen_pairs(cfg: DictConfig) -> None:
+    """Warn of an earlier run that has trained on the dev pairs of this one."""
+    if cfg.init_from is None or not (start := RunFolder(cfg.init_from)).config_file.is_file():
+        return  # without a run there the weights cannot be loaded either
+    seen = describe_seen("this run", cfg, OmegaConf.create(start.settings()))
+    if seen is not None:
+        log.warning(
+            "WARNING: init_from=%s %s A checkpoint near the start may look too good.", start.name, seen
+        )
+
+
+def _check_length(folder: RunFolder, steps: int) -> None:
+    """Reject a length that a run has reached already; one that is killed in its report may end again."""
+    made = folder.read_checkpoint("last", mmap=True, whole=False)["global_step"]
+    if steps < made or (steps == made and folder.finished):
+        raise ConfigError(
+            f"{folder.name} has made {made} steps, and would end after {steps}; to train it further, give it "
+            "more by trainer.max_epochs or trainer.max_steps.",
+            key="trainer.max_steps",
+        )
+
+
+@contextlib.contextmanager
+def _stopping_others(trainer: pl.Trainer) -> Iterator[None]:
+    """Stop the other processes of a run if this one fails."""
+    try:
+        yield
+    except BaseException as error:
+        stop_others(trainer)
+        if isinstance(error, SIGTERMException):  # from a handler of Lightning's, in place of ours
+            raise signals.Stopped(signal.SIGTERM) from error
+        raise
+
+
+def fit(experiment: Experiment) -> tuple[Scores | None, dict[str, int]]:
+    """Train, from the beginning or from the last checkpoint.
+
+    Returns:
+        Scores before training, if they were asked for, and the peak memory of training; see `peak_memory`.
+
+    Raises:
+        TrainingError: The loss is not finite, or memory ran out.
+    """
+    module, data, trainer = experiment.module, experiment.data, experiment.trainer
+    run, evaluation = experiment.run, experiment.cfg.evaluation
+    _begin(experiment)
+    untuned: Scores | None = None
+    if (
+        evaluation.untuned or data.keep_general
+    ) and experiment.first:  # of a resumed run, before its weights are loaded
+        encoder = copy.deepcopy(module.encoder).to(trainer.strategy.root_device)  # the report's precision
+        untuned = score(encoder, data, evaluation)
+        del encoder
+    if experiment.resumed:
+        step = _continue_history(experiment.loggers, run)
+        log.info("resuming after step %d", step)
+    else:
+        trainer.validate(module, data, verbose=False)
+        check_monitors(experiment.cfg, experiment.callbacks, trainer.callback_metrics)
+        if experiment.first and isinstance(data.dev, Dataset):
+            before = float(trainer.callback_metrics[monitor_of(data.dev)])
+            warn_of_distances(before, len(data.dev))
+    last = str(run.checkpoint("last")) if experiment.resumed else None
+    try:
+        trainer.fit(module, data, ckpt_path=last, weights_only=True)
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise TrainingError(f"memory ran out at step {trainer.global_step + 1}. {REMEDY}") from error
+        if NOT_DETERMINISTIC in str(error):
+            raise TrainingError(
+                f"{str(error).partition('.')[0]}, so the run could not be repeated exactly.",
+                key="trainer.deterministic",
+                hint="trainer.deterministic=warn trains it; the same seed then gives other numbers.",
+            ) from error
+        raise
+    peak = peak_memory()  # before the selected weights are scored
+    if "cuda" in peak:
+        peak["cuda"] = max(peak["cuda"], module.steps_peak)
+    return untuned, peak
+
+
+def _begin(experiment: Experiment) -> None:
+    """Write the configuration, and say what is about to be trained."""
+    run, cfg, data, steps = experiment.run, experiment.cfg, experiment.data, experiment.steps
+    settings = decided(cfg, experiment.machine)
+    if experiment.first:
+        run.remove_temporaries()
+        if run.state == "started":
+            begin_again(run)
+        files = None if experiment.resumed else data.digest_files()
+        run.save_config(settings, files)
+        if not experiment.resumed:
+            log_settings(experiment.loggers, settings)
+            for logger in experiment.loggers:
+                if isinstance(logger, MLFlowLogger):
+                    write_atomic(run.mlflow_run, str(logger.run_id))
+        texts = texts_in(data.dev, data.tests)
+        report_truncation(experiment.module.encoder, texts, data.train)
+        _warn_of_equal_labels(experiment)
+    rows, drawn = len(data.train), data.epoch_rows
+    whole = steps.epoch_steps == data.train_dataloader().whole_epoch
+    alone = sum(part.drops_one for part in data.rows.values()) if whole else 0
+    if experiment.machine.reasons:
+        log.info("machine: %s", "; ".join(experiment.machine.reasons))
+    if (named := published_experiment()) is not None:
+        log.info(
+            "not the published recipe (batch size, epochs and warm-up are its, length, text and the loss's "
+            "settings are not): use experiment=%s",
+            named,
+        )
+    log.info(
+        "%s%s%s, %d steps of batch %s, dev evaluation every %d steps; run folder %s",
+        f"{rows:,} examples",
+        "" if rows == drawn else f", {drawn:,} in an epoch",
+        f", {alone} of them left out of each epoch" if alone else "",
+        steps.total_steps,
+        " or ".join(str(size) for size in dict.fromkeys(data.batch_sizes.values())),
+        steps.val_steps,
+        run.name,
+    )
+    if steps.shortened:
+        trainer = cfg.trainer
+        log.info(
+            "trainer.max_epochs=%d ends the run before trainer.max_steps=%d; trainer.max_epochs=null lets "
+            "it reach them",
+            trainer.max_epochs,
+            trainer.max_steps,
+        )
+    if (count := experiment.trainer.world_size) > 1:
+        log.info("%d processes; training begins once all of them have started", count)
+
+
+def published_experiment() -> str | None:
+    """Return the experiment whose published cell the command took without naming it; None if it took none.
+
+    Hydra alone knows the choices: outside a job, and where an experiment is chosen, it is None too.
+    """
+    choices = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
+    recipe, _, cell = str(choices.get("cell")).partition("/")
+    if choices.get("experiment") or cell not in files_of(f"cell/{recipe}"):
+        return None
+    return PUBLISHED.get(choices["data"])
+
+
+def warn_of_distances(spearman: float, pairs: int) -> None:
+    """Warn of dev scores that the model before training ranks in reverse, beyond chance.
+
+    The standard error of a correlation of nothing is 1 / sqrt(N - 1). Even a model with random weights ranks
+    pairs with common words above others.
+
+    Args:
+        spearman: Its Spearman times 100.
+        pairs: Number N of dev pairs.
+    """
+    if spearman < -30 and spearman / 100 * math.sqrt(pairs - 1) < -2.5:
+        log.warning(
+            "WARNING: the dev Spearman before training is %.2f: the scores seem to be distances (0 is the "
+            "same meaning), or in reverse order. A higher score has to mean more similar; turn them round in "
+            "the file, as the highest score less each of them.",
+            spearman,
+        )
+
+
+def _warn_of_equal_labels(experiment: Experiment) -> None:
+    """Warn of batches of the first epoch whose labels are all equal, where the loss compares them."""
+    data, batches = experiment.data, None
+    for name, loss in losses_by_part(experiment.module.loss, data).items():
+        if not loss.compares:
+            continue
+        if batches is None:
+            batches = data.train_dataloader().first_epoch()[: experiment.steps.total_steps]
+            labels = np.asarray(values_of(data.train, "label"), dtype=np.float64)
+            parts = values_of(data.train, PART) if name else [""] * len(labels)
+        of_part = [rows for rows in batches if parts[rows[0]] == name]
+        equal = sum(np.ptp(labels[rows]) == 0 for rows in of_part)
+        noun = "scores" if data.parts[name].label == "score" else "classes"
+        if equal:
+            log.warning(
+                "WARNING: in %d of %d batches of the first epoch all %s are equal, and %s does not train on "
+                "them; a larger data.batch_size%s avoids it.",
+                equal,
+                len(of_part),
+                noun,
+                type(loss).__name__,
+                ", or loss=cosine_mse," if noun == "scores" else "",
+            )
+
+
+def log_settings(loggers: Sequence[Logger], cfg: DictConfig) -> None:
+    """Give the loggers the settings of a run by dotted key, without folders of the machine."""
+    plain: Any = OmegaConf.to_container(cfg, resolve=True)
+    settings = {  # a key may be a pattern of files, and MLflow takes no other characters
+        re.sub(r"[^\w./: -]", "_", key): value if isinstance(value, bool | int | float | str) else str(value)
+        for key, value in select(leaves(plain), SHOWN).items()
+    }
+    for logger in loggers:
+        logger.log_hyperparams(settings)
+
+
+def _continue_history(loggers: Sequence[Logger], run: RunFolder) -> int:
+    """Let the loggers of a resumed run go on after its last checkpoint; return the step of that."""
+    step: int = run.read_checkpoint("last")["global_step"]
+    for logger in loggers:
+        if isinstance(logger, HistoryLogger):
+            logger.continue_from(step)
+        elif isinstance(logger, TensorBoardLogger):
+            # For the writer that Lightning makes at the first use: later rows of the first part are hidden.
+            logger._kwargs["purge_step"] = step + 1
+        elif isinstance(logger, MLFlowLogger) and run.mlflow_run.is_file():
+            logger._run_id = run.mlflow_run.read_text()
+    return step
