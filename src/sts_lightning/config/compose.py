@@ -291,14 +291,9 @@ def _wrong_choices(override: Override) -> Iterator[ConfigError]:
         return
     known = ", ".join(choices)
     for value in _given(override):
-        # A dictionary has values of the settings themselves.
-        names = (
-            []
-            if isinstance(value, dict)
-            else value
-            if group in LISTS and isinstance(value, list)
-            else [value]
-        )
+        if isinstance(value, dict):  # values of the settings themselves, which the schema checks
+            continue
+        names = value if group in LISTS and isinstance(value, list) else [value]
         for name in names:
             if not isinstance(name, str):
                 yield ConfigError(f"{argument}: {group} is chosen by name among {known}.", key=group)

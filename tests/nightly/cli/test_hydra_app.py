@@ -184,7 +184,9 @@ def test_a_group_that_is_not_a_name(
     assert named in printed
 
 
-def test_other_value_errors_are_not_swallowed() -> None:
+def test_other_value_errors_are_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["train.py"])
+
     def fails() -> None:
         raise ValueError("something else")
 
