@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.cli.hydra_app import showing_progress
 from sts_lightning.config.by_file import choose_by_file
-from sts_lightning.config.check import check_known, written
+from sts_lightning.config.check import written
 from sts_lightning.config.compose import check_choices, composing, explain, job_config, without_hydra
 from sts_lightning.config.schema import COMMAND
 from sts_lightning.config.start import SHARED, earlier_runs
@@ -86,7 +86,6 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
                 earlier = earlier_runs(cfg, overrides, parent, lambda texts: _composed(texts, shared))
         except (HydraException, OmegaConfBaseException) as error:
             raise explain(error, "train", overrides) from error
-        check_known(cfg)
         for each in (cfg, *(before.cfg for before in earlier)):
             if each.trainer.devices != 1 or each.trainer.num_nodes != 1:
                 raise ConfigError("several devices: start the run by the command.", key="trainer.devices")

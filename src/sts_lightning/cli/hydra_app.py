@@ -21,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sts_lightning.cli.errors import asks_for_traces, is_of_a_file, reporting
-from sts_lightning.config.check import TWO_RUNS, check_known, check_values, path_override, with_home
+from sts_lightning.config.check import TWO_RUNS, check_values, path_override, with_home
 from sts_lightning.config.compose import broken_yaml, check_choices, explain
 from sts_lightning.config.schema import register_schemas
 from sts_lightning.core.conf_folders import PACKAGED, Entry, command_line, set_user_folder, user_folder
@@ -48,7 +48,6 @@ def run(entry: Entry) -> None:
     def job(cfg: DictConfig) -> float:
         here = HydraConfig.get()
         try:
-            check_known(cfg)
             folder = user_folder()
             if folder is not None and is_first_process():  # one that is here by chance would go unnoticed
                 log.info("configuration: %s, then that of the package", folder)
@@ -65,7 +64,7 @@ def run(entry: Entry) -> None:
         stop_with_parent()
         set_user_folder(sys.argv[1:])
         sys.argv[1:] = as_settings(entry, sys.argv[1:])
-        check_choices(sys.argv[1:])
+        check_choices(sys.argv[1:], entry)
         if entry == "train":
             sys.argv[1:] = with_choices(sys.argv[1:])
         hydra.main(version_base="1.3", config_path=str(PACKAGED), config_name=entry)(job)()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from sts_lightning.config.by_file import choose_by_file
-from sts_lightning.config.check import check_config, check_known, with_home
+from sts_lightning.config.check import check_config, with_home
 from sts_lightning.config.compose import check_choices
 from sts_lightning.config.start import compose_runs
 from sts_lightning.planning.cost_lines import print_estimate
@@ -30,7 +30,6 @@ def plan_command(overrides: Sequence[str], card: str | None) -> None:
     overrides = [*overrides, *choose_by_file(overrides)]
     device = None if card is None else find_device(card)
     for cfg in compose_runs(overrides):
-        check_known(cfg)
         checked = check_config(cfg)
         check_parts(assemble(checked, "meta"))  # which parts do not fit together
         print_estimate(cfg.name, estimate(cfg, device))

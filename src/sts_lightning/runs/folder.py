@@ -206,7 +206,7 @@ class RunFolder:
         """
         if files:
             write_atomic(self.files_file, json.dumps(files))
-        stored = OmegaConf.masked_copy(cfg, [key for key in cfg if key not in COMMAND])
+        stored = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key not in COMMAND])
         write_atomic(self.config_file, OmegaConf.to_yaml(stored, resolve=True))
 
     def metrics(self) -> RunMetrics:

@@ -13,7 +13,6 @@ import copy
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,7 +150,7 @@ def _without_added(cfg: DictConfig) -> DictConfig:
     """Return a copy of a resolved configuration without settings that were added for others to refer to."""
     cfg = copy.deepcopy(cfg)
     with open_dict(cfg):
-        for key in set(map(str, cfg)) - {field.name for field in fields(TrainConfig)}:
+        for key in set(map(str, cfg)) - TrainConfig.model_fields.keys():
             del cfg[key]
     return cfg
 

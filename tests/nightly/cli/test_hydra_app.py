@@ -27,11 +27,6 @@ Script = Callable[..., tuple[object, str]]
             ["regularizer.coefficient=1"],
             "regularizer=global_orthogonal and regularizer=rank_reduction.",
         ),
-        (
-            ["auxiliary.sources=[a]", "auxiliary.pooling=cls"],
-            "auxiliary.sources: no such setting. It belongs to auxiliary=teacher.",
-        ),
-        (["trainer.max_step=5", "optim.lrr=1"], "trainer.max_step: no such setting. See `"),
         (["regularizer.coeficient=1"], "regularizer.coeficient: no such setting. Did you mean regularizer?"),
         (["loss=pearsn"], "there is no loss named 'pearsn'. Did you mean pearson"),
         (["optim.lr=high"], "optim.lr=high"),
@@ -56,6 +51,35 @@ def test_a_mistake_is_one_message_and_leaves_nothing(
     assert message in said
     assert said.startswith("error: ")
     assert said.count("\n") == 1
+    assert list(tmp_path.rglob("*")) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "messages"),
+    [
+        (
+            ["auxiliary.sources=[a]", "optim.lrr=1"],
+            [
+                "auxiliary.sources: no such setting. It belongs to auxiliary=teacher.",
+                "optim.lrr: no such setting. Did you mean optim.lr?",
+            ],
+        ),
+        (
+            ["model=minilmm", "path={sentence}: it"],
+            ["path={sentence}: it: Hydra cannot read this.", "model=minilmm: there is no model named"],
+        ),
+        (["seed=-1", "optim.lr=0"], ["seed must lie between 0 and", "optim.lr must be positive, got 0.0."]),
+    ],
+)
+def test_mistakes_are_one_message_with_a_line_for_each(
+    arguments: list[str], messages: list[str], script: Script, tmp_path: Path
+) -> None:
+    status, said = script("train.py", *arguments)
+    assert status == 1
+    first, *lines = said.splitlines()
+    assert first == f"error: {len(messages)} mistakes:"
+    for line, message in zip(lines, messages, strict=True):
+        assert line.startswith(f"  {message}")
     assert list(tmp_path.rglob("*")) == []
 
 
