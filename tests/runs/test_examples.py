@@ -25,7 +25,7 @@ from sts_lightning.testing.toy import toy
 from tests.conftest import ROOT
 from tests.support.whole_runs import weights
 
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem != "paper_figures")
 
 PRINTED = {
     "loss_in_lightning": "vectors of shape (2, 32)",

@@ -1,142 +1,65 @@
-"""A small table from specification to report, through the command line."""
+"""A small table from its rows to the report, each run in a process of its own."""
 
 from __future__ import annotations
 
-import functools
 import json
-import logging
-import queue
-from dataclasses import dataclass
-from logging.handlers import QueueHandler
 from pathlib import Path
 
 import pytest
 
-from sts_lightning.reproduce.collect import collect
-from sts_lightning.reproduce.plan import Cell, Table
-from sts_lightning.reproduce.run import RunJobs, run_table
-from sts_lightning.reproduce.spec import Preparation, Requirements, RowSpec, Search, TableSpec
-from sts_lightning.reproduce.tables import markdown
+from sts_lightning.core.errors import UserError
+from sts_lightning.reproduce.run import reproduce
+from sts_lightning.reproduce.table import Cell, Row, Table, TableSpec
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.sweep.gpu_pool import Pool
-from sts_lightning.sweep.local import run_jobs
 from tests.conftest import ROOT, SHORT_DATA
+from tests.unit.reproduce.conftest import lines
 
 BASE = [*SHORT_DATA, "data.batch_size=16", "trainer.max_epochs=-1", "logger=csv", "trainer.val_every=4"]
 
-HERE: RunJobs = functools.partial(run_jobs, pool=Pool([], cores=2, limit=2))
+HEAD = ["experiment=regression_head", "data=toy", "data.kind=classes", "trainer.max_steps=4"]
 
 
-def make(folder: Path) -> Table:
-    spec = TableSpec(
-        title="Toy",
-        needs=Requirements(hours=1),
-        seeds=[1],
-        models=["tiny_bert"],
-        overrides=BASE,
-        search=Search(
-            {"low": ["optim.lr=1e-9"], "high": ["optim.lr=1e-3"]},
-            ["trainer.max_steps=8", "evaluation.final=false"],
-        ),
-        before={
-            "head": Preparation(
-                ["experiment=regression_head", "data=toy", "data.kind=classes", "trainer.max_steps=4"]
-            )
-        },
-        rows={
-            "pearson": RowSpec(["loss=pearson", "trainer.max_steps=8"]),
-            "mse": RowSpec(
-                ["loss=mse", "trainer.init=final", "trainer.max_steps=8"], after="head", choice_of="pearson"
-            ),
-            "broken": RowSpec(["loss=infonce", "trainer.max_steps=8"], choice_of="pearson"),
-            "after broken": RowSpec(
-                ["loss=pearson", "trainer.max_steps=8"], after="broken", choice_of="pearson"
-            ),
-        },
-        baselines=["mse"],
-    )
-    return Table(spec, folder)
+def make(folder: Path, *left_out: str) -> Table:
+    rows = {
+        "head": Row(HEAD, once=True, shown=False),
+        "pearson": Row(["loss=pearson", "trainer.max_steps=8"]),
+        "mse": Row(["loss=mse", "trainer.init=final", "trainer.max_steps=8", "init_from=row:head"]),
+        "broken": Row(["loss=infonce", "trainer.max_steps=8"]),
+        "after broken": Row(["loss=pearson", "trainer.max_steps=8", "init_from=row:broken"]),
+    }
+    rows = {name: row for name, row in rows.items() if name not in left_out}
+    spec = TableSpec("Toy", rows, [1, 2], models=["tiny_bert"], overrides=BASE, baselines=["mse"])
+    return Table("toy", spec, folder)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The small table after its runs, and the messages that they logged."""
-
-    table: Table
-    messages: tuple[str, ...]
+def of_row(table: Table, row: str) -> list[RunFolder]:
+    jobs, _ = table.jobs()
+    return [jobs[run].run_folder for run in table.runs(Cell(row, "tiny_bert"))]
 
 
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """Run the small table once; each run is its own process."""
-    table = make(tmp_path_factory.mktemp("table"))
-    records: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
-    handler = QueueHandler(records)
-    logger = logging.getLogger("sts_lightning")
-    logger.addHandler(handler)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(ROOT)
-        assert not run_table(table, HERE)
-    logger.removeHandler(handler)
-    return Outcome(table, tuple(records.get().getMessage() for _ in range(records.qsize())))
-
-
-@pytest.fixture
-def table(outcome: Outcome) -> Table:
-    return outcome.table
-
-
-def cell(name: str) -> Cell:
-    return Cell(name, "tiny_bert")
-
-
-def test_the_best_on_dev_is_chosen(table: Table) -> None:
-    scores = table.search_scores(cell("pearson"))
-    assert list(scores) == ["low", "high"]
-    chosen = table.chosen(cell("pearson"))
-    assert chosen == max(scores, key=lambda value: scores[value])
-    cfg = RunFolder(table.seed_runs(cell("pearson"))[0].folder).load_config()
-    assert cfg.optim.lr == {"low": 1e-9, "high": 1e-3}[str(chosen)]
-
-
-def test_a_row_starts_from_its_preparation(table: Table) -> None:
-    cfg = RunFolder(table.seed_runs(cell("mse"))[0].folder).load_config()
-    assert cfg.init_from == str(table.preparations()[0].folder)
-
-
-def test_a_failed_run_is_named_and_the_others_continue(outcome: Outcome) -> None:
-    table, messages = outcome.table, outcome.messages
-    (first, *_) = table.seed_runs(cell("broken"))
-    assert "InfoNCELoss needs" in (first.folder / "output.log").read_text()
-    assert any("failed: " in line and "loss=infonce" in line for line in messages)
-    for run in table.seed_runs(cell("after broken")):
-        assert not run.folder.exists()
-        assert any(
-            f"skipped: {' '.join(run.overrides)}, since {run.after} has not finished" in x for x in messages
-        )
-    text = markdown(collect(table, 20))
-    assert "| broken | here | missing | missing | missing |  |  | 0 of 1 |" in text
-    assert "| pearson | here |" in text
-
-
-def test_report_is_of_the_runs(table: Table) -> None:
-    text = markdown(collect(table, 20))
-    scores = [
-        json.loads(RunFolder(run.folder).metrics_file.read_text())["dev"]["spearman"]
-        for run in table.seed_runs(cell("pearson"))
-    ]
-    assert f"| pearson | here | {scores[0]:.2f} |" in text
-    assert "Difference to mse" in text
-    assert f"| {table.chosen(cell('pearson'))} |\n" in text
-
-
-def test_started_again_it_does_only_what_is_left(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     monkeypatch.chdir(ROOT)
-    finished = sorted(table.root.glob("*/metrics.json"))
-    before = [path.stat().st_mtime_ns for path in finished]
-    again = make(table.root)
-    del again.spec.rows["broken"], again.spec.rows["after broken"]
-    again.cells = [cell("pearson"), cell("mse")]
-    assert run_table(again, HERE)
-    assert [path.stat().st_mtime_ns for path in finished] == before
-    assert sorted(table.root.glob("*/metrics.json")) == finished
+    table = make(tmp_path)
+    with pytest.raises(UserError, match="some runs have not finished"):
+        reproduce(table, "process", ["jobs=2"], 20)
+    text = capsys.readouterr().out
+    scores = [json.loads(run.metrics_file.read_text())["dev"]["spearman"] for run in of_row(table, "pearson")]
+    assert lines(text, "pearson")[0][1:3] == ["here", f"{sum(scores) / 2:.2f}"]
+    assert lines(text, "broken")[0][1:3] == ["here", "missing"]
+    assert "Difference to mse" in text
+    heads = {str(run.settings()["init_from"]) for run in of_row(table, "mse")}
+    assert len(heads) == 1
+    assert RunFolder(heads.pop()).settings()["optim"]["freeze"] == "encoder"
+    for run in of_row(table, "broken"):
+        assert "InfoNCELoss needs" in run.output_file.read_text()
+    assert not any(run.finished for run in of_row(table, "after broken"))
+    assert sum(message.startswith("not run: ") for message in caplog.messages) == 2
+
+    finished = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.json")}
+    reproduce(make(tmp_path, "broken", "after broken"), "process", [], 20)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/metrics.json")} == finished

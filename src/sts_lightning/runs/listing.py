@@ -79,7 +79,7 @@ class ListedRun:
 
 def find_runs(root: Path) -> list[ListedRun]:
     """Return the runs and evaluations in a folder and below it, by path; hidden folders are left out."""
-    return [_read(RunFolder(path)) for path in sorted(_folders(root))]
+    return [read_run(RunFolder(path)) for path in sorted(_folders(root))]
 
 
 def _folders(root: Path) -> Iterator[Path]:
@@ -91,7 +91,8 @@ def _folders(root: Path) -> Iterator[Path]:
             yield Path(parent)
 
 
-def _read(folder: RunFolder) -> ListedRun:
+def read_run(folder: RunFolder) -> ListedRun:
+    """Read a run or an evaluation, which need not have started."""
     run = ListedRun(folder)
     try:
         run.state = folder.state
