@@ -1,4 +1,4 @@
-"""`sts-lightning plan`: memory, micro batch and hours of a run, before it starts."""
+"""`sts-lightning plan`: memory, steps and time of a run, before it starts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import click
 from sts_lightning.config.by_file import choose_by_file
 from sts_lightning.config.check import check_config, check_known, with_home
 from sts_lightning.config.compose import check_choices, compose_train
-from sts_lightning.planning.cost_lines import print_estimate
-from sts_lightning.planning.estimate import estimate
-from sts_lightning.planning.gpus import find_device
+from sts_lightning.core.errors import UserError
+from sts_lightning.planning.plan import print_plans
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.checks import build_parts
 
@@ -27,9 +26,10 @@ def plan_command(overrides: Sequence[str], card: str | None) -> None:
     overrides = [with_home(override) for override in overrides]
     check_choices(overrides)
     overrides = [*overrides, *choose_by_file(overrides)]
-    device = None if card is None else find_device(card)
-    for name, cfg in compose_train(overrides).items():
+    runs = list(compose_train(overrides).items())
+    for name, cfg in runs:
         check_known(cfg)
-        checked = check_config(cfg)
-        build_parts(RunFolder(name), checked)  # which parts do not fit together
-        print_estimate(name, estimate(cfg, device))
+        build_parts(RunFolder(name), check_config(cfg))  # which parts do not fit together
+    for found in print_plans(runs, card):
+        if isinstance(found, UserError):
+            raise found

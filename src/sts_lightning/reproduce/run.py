@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hydra.errors import HydraException
 from hydra.utils import instantiate
@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from sts_lightning.config.check import path_override
 from sts_lightning.config.compose import compose_job, compose_train, explain
 from sts_lightning.core.conf_folders import command_line, files_of
+from sts_lightning.core.console import print_line
 from sts_lightning.core.errors import (
     CheckpointError,
     ConfigError,
@@ -28,10 +29,7 @@ from sts_lightning.reproduce.plan import VARYING, Table, TableRun, open_table
 from sts_lightning.reproduce.spec import CITED, RUNS, load_spec
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.job import Job
-from sts_lightning.sweep.job_list import print_line, print_run
-
-if TYPE_CHECKING:
-    from sts_lightning.planning.cost_lines import Costs
+from sts_lightning.sweep.job_list import print_run
 
 log = logging.getLogger(__name__)
 
@@ -200,18 +198,28 @@ def print_plan(table: Table, jobs: int | None, gpu: str | None) -> None:
     runs: dict[Path, TableRun] = {}
     for run in _composed(table):
         if runs.setdefault(run.folder, run) is run:
-            print_run(run.run_folder, command_line(run.entry, *run.overrides, *run.added), ())
-    from sts_lightning.planning.cost_lines import Costs  # with torch, for which the list does not wait
+            print_run(run.run_folder, command_line(run.entry, *run.overrides, *run.added))
+    from sts_lightning.planning.plan import Plan, print_plans  # with torch, for which the list does not wait
 
-    cost = Costs(gpu)
-    hours: dict[tuple[str, ...], float | None] = {}
-    left: list[float] = []
+    rows = [  # the runs of a row cost the same
+        tuple(text for text in run.overrides if text.partition("=")[0] not in VARYING)
+        for run in runs.values()
+        if run.entry == "train"
+    ]
+    stages = [(row, name, cfg) for row in dict.fromkeys(rows) for name, cfg in compose_train(row).items()]
+    titles = [
+        command_line("train", *row) + ("" if name == "run" else f" ({name})") for row, name, _ in stages
+    ]
+    found = print_plans(zip(titles, [cfg for _, _, cfg in stages], strict=True), gpu)
+    hours: dict[tuple[str, ...], float | None] = dict.fromkeys(rows, 0.0)
+    for (row, _, _), each in zip(stages, found, strict=True):
+        seconds, before = each.seconds if isinstance(each, Plan) else None, hours[row]
+        hours[row] = None if seconds is None or before is None else before + seconds / 3600
+    left = []
     for run in runs.values():
-        fixed = tuple(text for text in run.overrides if text.partition("=")[0] not in VARYING)
-        if fixed not in hours:  # the runs of a row cost the same
-            hours[fixed] = _print_costs(fixed, cost) if run.entry == "train" else None
         if not run.run_folder.finished:
-            planned = hours[fixed]
+            fixed = tuple(text for text in run.overrides if text.partition("=")[0] not in VARYING)
+            planned = hours.get(fixed)
             left.append(run.hours if planned is None else planned)
     together = sum(left) / (jobs or 1)
     print_line(
@@ -232,15 +240,3 @@ def _composed(table: Table) -> Iterator[TableRun]:
             with suppress(CheckpointError):
                 yield from table.trained_runs(cell)
                 yield from table.seed_runs(cell)
-
-
-def _print_costs(overrides: tuple[str, ...], cost: Costs) -> float | None:
-    """Print what a training costs; return its hours, None if the device's speed is not known."""
-    print_line(command_line("train", *overrides))
-    seconds = []
-    for name, cfg in compose_train(overrides).items():
-        each = cost.of(cfg)
-        seconds.append(each.seconds)
-        print_line(f"{'':10}{each.text if name == 'run' else f'{name}: {each.text}'}", style="dim")
-    known = [each for each in seconds if each is not None]
-    return sum(known) / 3600 if len(known) == len(seconds) else None

@@ -1,20 +1,19 @@
-"""Encoders without weights: the composed model's own classes, on the meta device."""
+"""Backbones without weights: the classes of the composed model, on torch's ``meta`` device."""
 
 from __future__ import annotations
 
+import itertools
 import json
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+import math
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import torch
 import yaml
-from omegaconf import DictConfig
 from tokenizers import Tokenizer, processors
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -23,10 +22,8 @@ from transformers import (
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
-from transformers.quantizers.auto import AutoHfQuantizer
 
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoding import Base
 from sts_lightning.models.loading.backbone import (
     Loaded,
@@ -38,69 +35,42 @@ from sts_lightning.models.loading.backbone import (
     restrain_library,
     set_attention,
     take_encoder,
-    text_config,
 )
 from sts_lightning.models.loading.hub import ModelFiles, find, find_adapter
 from sts_lightning.models.loading.own_file import base_of, read_own
 from sts_lightning.models.loading.quantization import quantization_config
-from sts_lightning.models.loading.run import build_encoder
-from sts_lightning.planning.fake import explaining_untraceable
 
 
-@dataclass
-class Skeleton:
-    """An encoder whose weights have shapes but no values.
+def load_meta(base: Base, trust_remote_code: bool = False, device: str | None = None) -> Loaded:
+    """Build a backbone whose weights have a shape and no values, and load its tokenizer.
 
-    Attributes:
-        encoder: The encoder; weights that the model's class makes itself may be real.
-        depth: Number of layers of the full model; None if its class builds itself.
-        notes: What was taken from elsewhere than the model's own files.
-    """
-
-    encoder: SentenceEncoder
-    depth: int | None
-    notes: list[str]
-
-
-def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = None) -> Skeleton:
-    """Build the encoder of a configuration without its weights; only its config.json and tokenizer are read.
+    Only ``config.json`` and the tokenizer are read, from a folder, the hub or its cache. A published model
+    whose files are not on this machine has its published shape and a tokenizer that counts about as many
+    tokens; the attribute ``assumed`` of the backbone says so. Quantised layers are those of bitsandbytes.
 
     Args:
-        model: Configuration group ``model``.
-        prompt: Configuration group ``prompt``.
-        layers: Number of layers to build instead of all.
+        base: The model, and how it is loaded.
+        trust_remote_code: Whether to run code that comes with the model.
+        device: Not used: the device is ``meta``.
 
     Raises:
-        ConfigError: The shape of the model is not known here, or a setting is out of range.
+        ConfigError: The shape of the model is not known here, or it has no such setting.
     """
-    notes: list[str] = []
-    depth: int | None = None
-
-    def load(base: Base, trust_remote_code: bool, device: str | None) -> Loaded:
-        name = str(base.name)
-        while find_adapter(name) is not None:  # merged into its base, it changes no shape
-            files = ModelFiles(name)
-            name = str(base_of(files, read_own(files)).name)
-        settings = _settings(name, trust_remote_code, notes)
-        configure(settings, dict(base.config), name, trust_remote_code)
-        nonlocal depth
-        shape = text_config(settings)
-        depth = getattr(shape, "num_hidden_layers", None)
-        if layers is not None and depth is not None:
-            if getattr(shape, "layer_types", None) is not None:
-                shape.layer_types = list(shape.layer_types)[:layers]
-            shape.num_hidden_layers = layers
-        backbone = _build(replace(base, name=name), settings, trust_remote_code)
-        set_attention(backbone, base.config, name)
-        return backbone, _tokenizer(name, trust_remote_code, is_causal(backbone), notes)
-
-    with explaining_untraceable(), _quiet():
-        encoder = build_encoder(model, prompt, "cpu", load)
-    return Skeleton(encoder, depth, notes)
+    name, assumed = str(base.name), list[str]()
+    restrain_library()
+    while find_adapter(name) is not None:  # merged into its base, it changes no shape
+        folder = ModelFiles(name)
+        name = str(base_of(folder, read_own(folder)).name)
+    settings = _settings(name, trust_remote_code, assumed)
+    configure(settings, dict(base.config), name, trust_remote_code)
+    backbone = _build(replace(base, name=name), settings, trust_remote_code)
+    set_attention(backbone, base.config, name)
+    tokenizer = _tokenizer(name, trust_remote_code, is_causal(backbone), assumed)
+    backbone.assumed = tuple(assumed)  # type: ignore[assignment]  # a plain attribute
+    return backbone, tokenizer
 
 
-def _settings(name: str, trust_remote_code: bool, notes: list[str]) -> PreTrainedConfig:
-    """Read a model's config.json, from a folder, the hub or its cache; else take the published shape."""
+def _settings(name: str, trust_remote_code: bool, assumed: list[str]) -> PreTrainedConfig:
     try:
         settings: PreTrainedConfig = _read(AutoConfig, name, trust_remote_code)
         return settings
@@ -113,16 +83,18 @@ def _settings(name: str, trust_remote_code: bool, notes: list[str]) -> PreTraine
                 key="model.name",
                 hint="Plan on a machine that reaches the model hub, or name a folder with config.json.",
             ) from error
-        notes.append("the shape is the published one (config.json is not on this machine)")
+        assumed.append("the shape is the published one (config.json is not on this machine)")
         return published
 
 
-def _tokenizer(name: str, trust_remote_code: bool, causal: bool, notes: list[str]) -> PreTrainedTokenizerBase:
+def _tokenizer(
+    name: str, trust_remote_code: bool, causal: bool, assumed: list[str]
+) -> PreTrainedTokenizerBase:
     try:
         tokenizer: PreTrainedTokenizerBase = _read(AutoTokenizer, name, trust_remote_code)
         return tokenizer
     except (OSError, ValueError):
-        notes.append("tokens are counted by a simple tokenizer (that of the model is not on this machine)")
+        assumed.append("tokens are counted by a simple tokenizer (that of the model is not on this machine)")
         return counting_tokenizer(causal)
 
 
@@ -136,7 +108,7 @@ def _read(reader: Any, name: str, trust_remote_code: bool) -> Any:
 
 @cache
 def _published() -> Any:
-    return yaml.safe_load((files("sts_lightning.planning") / "published.yaml").read_text(encoding="utf-8"))
+    return yaml.safe_load((files("sts_lightning.models.loading") / "published.yaml").read_text("utf-8"))
 
 
 def published_shape(name: str) -> PreTrainedConfig | None:
@@ -163,7 +135,6 @@ def counting_tokenizer(causal: bool) -> PreTrainedTokenizerFast:
 
 
 def _build(base: Base, settings: PreTrainedConfig, trust_remote_code: bool) -> PreTrainedModel:
-    """Build a backbone by its shape, its linear layers those of bitsandbytes if quantised."""
     precision = dtype_of(base.dtype)
     with torch.device("meta"):
         architecture: Any = class_of(settings)
@@ -172,6 +143,8 @@ def _build(base: Base, settings: PreTrainedConfig, trust_remote_code: bool) -> P
         else:
             model = architecture._from_config(settings, dtype=precision)
     if base.quantization != "none":
+        from transformers.quantizers.auto import AutoHfQuantizer
+
         quantizer = AutoHfQuantizer.from_config(quantization_config(base.quantization, precision))
         quantizer.preprocess_model(model=model, device_map={"": "cpu"})
         quantizer.postprocess_model(model=model)
@@ -181,14 +154,21 @@ def _build(base: Base, settings: PreTrainedConfig, trust_remote_code: bool) -> P
     return backbone
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what is logged of a loaded model out of a plan."""
-    logger = logging.getLogger("sts_lightning.models")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    restrain_library()
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+def stored_bytes(module: nn.Module) -> int:
+    """Count the bytes of weights and buffers, those of bitsandbytes as they are once they are quantised.
+
+    A 4-bit weight of n elements has n / 2 bytes, a scale of one byte for 64 elements, for 256 of these one in
+    float32, their mean, and a table of 16 numbers. A table of 256 numbers is common to all. An 8-bit weight
+    has n bytes and a scale in float32 for each output.
+    """
+    total, table = 0, 0
+    for tensor in itertools.chain(module.parameters(), module.buffers()):
+        count, kind = tensor.numel(), type(tensor).__name__
+        if kind == "Params4bit":
+            scales, table = math.ceil(count / 64), 256 * 4
+            total += math.ceil(count / 2) + scales + 4 * math.ceil(scales / 256) + 4 + 16 * 4
+        elif kind == "Int8Params":
+            total += count + 4 * len(tensor)
+        else:
+            total += count * tensor.itemsize
+    return total + table
