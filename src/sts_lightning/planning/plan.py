@@ -270,7 +270,8 @@ class Shape:
             known = (getattr(backbone.config, name, None) for name in names)
             return next((value for value in known if value is not None), default)
 
-        self.layers, self.width = max(1, setting("num_hidden_layers", default=1)), backbone.config.hidden_size
+        self.layers: int = max(1, setting("num_hidden_layers", default=1))
+        self.width = backbone.config.hidden_size
         self.heads = setting("num_attention_heads", default=1)
         size = setting("head_dim", default=self.width // self.heads)
         self.attention, self.keys = (
@@ -299,8 +300,9 @@ class Shape:
         A layer keeps the inputs of its two norms in float32, and in the s bytes of a number under the
         precision the inputs of its products, queries, keys, values, and m = 2 times the width F of its MLP, 4
         with a gate. Dropout adds two masks of D numbers. Where attention is not fused (dropout on a CPU) each
-        head keeps three numbers for each token of the row. Checkpoints keep D numbers of each layer, and
-        one whole layer; a frozen encoder keeps one layer. Sentence vectors and the loss are not counted.
+        head keeps three numbers in float32 for each token of the row, and there are copies of queries and
+        keys. Checkpoints keep D numbers of each layer, and one whole layer; a frozen encoder keeps one layer.
+        Sentence vectors and the loss are not counted.
 
         Args:
             precision: Precision of training, in Lightning's names.
@@ -313,7 +315,7 @@ class Shape:
         if self.drops:
             layer += 2 * self.width * (1 if gpu else size)
         if self.eager or (self.drops_attention and not gpu):
-            layer += size * (3 * self.heads * length + 2 * self.attention)
+            layer += 4 * 3 * self.heads * length + 2 * size * self.attention
         if not self.trains:
             return layer
         return layer + self.layers * self.width * size if checkpointing else self.layers * layer

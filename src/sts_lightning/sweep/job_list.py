@@ -57,7 +57,8 @@ def print_plan(
             start = f", starts from {job.needs[-1].name}" if job.needs else ""
             text = f"{title} ({_gpus(job.demand, gpus_per_job, jobs_per_gpu)}{start})"
             states[print_run(job.run_folder, text)] += 1
-            yield from (("", cfg) for cfg in item.configs.values())
+            with job_config(item.composed):
+                yield from (("", cfg) for cfg in item.configs.values())
 
     from sts_lightning.planning.plan import print_plans  # with torch, for which other lists do not wait
 

@@ -158,17 +158,17 @@ def stored_bytes(module: nn.Module) -> int:
     """Count the bytes of weights and buffers, those of bitsandbytes as they are once they are quantised.
 
     A 4-bit weight of n elements has n / 2 bytes, a scale of one byte for 64 elements, for 256 of these one in
-    float32, their mean, and a table of 16 numbers. A table of 256 numbers is common to all. An 8-bit weight
-    has n bytes and a scale in float32 for each output.
+    float32, their mean, and tables of 16 and of 256 numbers. An 8-bit weight has n bytes and a scale in
+    float32 for each output.
     """
-    total, table = 0, 0
+    total = 0
     for tensor in itertools.chain(module.parameters(), module.buffers()):
         count, kind = tensor.numel(), type(tensor).__name__
         if kind == "Params4bit":
-            scales, table = math.ceil(count / 64), 256 * 4
-            total += math.ceil(count / 2) + scales + 4 * math.ceil(scales / 256) + 4 + 16 * 4
+            scales = math.ceil(count / 64)
+            total += math.ceil(count / 2) + scales + 4 * (math.ceil(scales / 256) + 1 + 16 + 256)
         elif kind == "Int8Params":
             total += count + 4 * len(tensor)
         else:
             total += count * tensor.itemsize
-    return total + table
+    return total
