@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from omegaconf import DictConfig
 
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.planning import cost_lines, estimate
-from sts_lightning.planning.cost_lines import Cost
+from sts_lightning.planning import plan
 from sts_lightning.reproduce.plan import Cell, Table, open_table
 from sts_lightning.reproduce.run import list_tables, print_plan, run_table
 from sts_lightning.reproduce.spec import Requirements, RowSpec, Search
 from tests.unit.reproduce.conftest import finish, spec
 
 
+def cost(cfg: DictConfig, *_: object, seconds: float | None = None) -> plan.Plan:
+    """Plan a run without its data and model."""
+    size = cfg.data.batch_size
+    return plan.Plan(plan.CARDS["h100"], 0, 0, 0, 0, size, False, 1, 1, seconds, ())
+
+
 @pytest.fixture
-def costs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Costs without a trace."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(
-        estimate, "estimate", lambda cfg, card, splits: SimpleNamespace(cfg=cfg, seconds=None)
-    )
-    monkeypatch.setattr(cost_lines, "summary", lambda plan: f"{plan.cfg.data.batch_size} rows at a time")
+def costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans of unknown time."""
+    monkeypatch.setattr(plan, "plan", cost)
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_the_plan_shows_once_what_the_runs_of_a_row_cost(
     table: Table, capsys: pytest.CaptureFixture[str]
 ) -> None:
     print_plan(table, jobs=None, gpu="24GB")
-    assert capsys.readouterr().out.count(" rows at a time") == 3
+    assert capsys.readouterr().out.count(", micro batch ") == 3
 
 
 def test_hours_are_those_of_the_plan_or_else_of_each_kind_of_run(
@@ -66,7 +67,7 @@ def test_hours_are_those_of_the_plan_or_else_of_each_kind_of_run(
 
     seconds = {"infonce": 7200.0, "pearson": 360.0}
     monkeypatch.setattr(
-        cost_lines.Costs, "of", lambda costs, cfg: Cost("", seconds[cfg.loss._target_.split(".")[-2]])
+        plan, "plan", lambda cfg, *_: cost(cfg, seconds=seconds[cfg.loss._target_.split(".")[-2]])
     )
     print_plan(Table(planned, tmp_path), jobs=1, gpu="h100")
     assert f"about {3 * 2 + 3 * 0.1 + 4 * 0.1:.1f} hours" in capsys.readouterr().out

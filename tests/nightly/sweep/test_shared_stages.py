@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from sts_lightning.config.compose import job_config
 from sts_lightning.config.options import Options, using
 from sts_lightning.core.errors import ConfigError, FailedJobsError
+from sts_lightning.planning import plan
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.sweep import cluster
@@ -54,8 +55,12 @@ PCC = ["experiment=pcc", "model=mistral7b"]
 
 
 def test_the_papers_grid_has_three_first_stages_and_nine_second_ones(
-    grid: Grid, capsys: pytest.CaptureFixture[str]
+    grid: Grid, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def cost(cfg: DictConfig, *_: object) -> plan.Plan:
+        return plan.Plan(plan.CARDS["h100"], 0, 0, 0, 0, cfg.data.batch_size, False, 1, 1, None, ())
+
+    monkeypatch.setattr(plan, "plan", cost)
     for prompt in ("eol", "sth", "sum"):
         for number, size in enumerate((192, 200, 216)):
             grid.add(number, [*PCC, f"prompt={prompt}", f"+stages.stage2.data.batch_size={size}"])
@@ -69,12 +74,13 @@ def test_the_papers_grid_has_three_first_stages_and_nine_second_ones(
         assert one.job.demand == Demand(1, required=True)
     assert list(by_need.values()) == [3, 3, 3]
     assert len({one.job.folder for one in planned}) == 12
-    print_plan(planned, lambda run, cfg: None, cost=lambda cfg: f"{cfg.data.batch_size} rows")
+    print_plan(planned, lambda run, cfg: None)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("  stage1 of prompt=eol (1 GPU)")
-    assert [line.strip() for line in lines[7:12:2]] == ["192 rows", "200 rows", "216 rows"]
+    sizes = [line.partition("micro batch ")[2].partition(",")[0] for line in lines[7:12:2]]
+    assert sizes == ["192", "200", "216"]
     assert lines[-1] == "3 shared stages, 9 jobs: 12 new. Nothing was started."
-    print_plan(planned[3:4], lambda run, cfg: None, cost=lambda cfg: "", jobs_per_gpu=4)
+    print_plan(planned[3:4], lambda run, cfg: None, jobs_per_gpu=4)
     assert "(1 GPU, 4 jobs on each, starts from " in capsys.readouterr().out
 
 
@@ -124,7 +130,7 @@ def test_a_job_that_began_with_stages_of_its_own_keeps_them(grid: Grid) -> None:
     run.stage("stage1").checkpoint("last").touch()
     assert run.resumable
     assert again.add(0, overrides).needs == ()
-    assert print_run(job.run_folder, "", []) == "resumable"
+    assert print_run(job.run_folder, "") == "resumable"
     run.save_stages(
         {"stage1": OmegaConf.create({"seed": 1}), "stage2": OmegaConf.create({"seed": 1})},
         {"stage1": need.name},
@@ -133,7 +139,7 @@ def test_a_job_that_began_with_stages_of_its_own_keeps_them(grid: Grid) -> None:
     RunFolder(need).checkpoint("last").touch()
     assert Grid(grid.compose_job).add(0, overrides).needs == (need,)
     with locked(job.folder):
-        assert print_run(job.run_folder, "", []) == "running"
+        assert print_run(job.run_folder, "") == "running"
 
 
 def test_a_mistake_names_the_job(grid: Grid) -> None:
