@@ -92,7 +92,7 @@ bench-gradient-cache: install  ## memory and time of a step with micro batches a
 bench-decoder: install  ## time a small decoder's step against the papers' (5 minutes)
 	$(BIN)/python benchmarks/decoder_step.py --batch 16
 
-bench-lora: install  ## memory, traffic and time of a step with LoRA against peft's layers (5 minutes)
+bench-lora: install  ## memory and time of a step with LoRA against peft's layers (5 minutes)
 	$(BIN)/python benchmarks/lora.py
 
 bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-7B's shape, random weights

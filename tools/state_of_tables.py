@@ -11,13 +11,13 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 from record_tables import MEANS_ONLY, RECORDS, Record, Result, read_record
+from sts_lightning.reproduce.figures import FIGURES
+from sts_lightning.reproduce.plan import Table
+from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec, compared_column, load_spec
 
 from sts_lightning.core.conf_folders import files_of
 from sts_lightning.core.files import write_atomic
 from sts_lightning.core.text import counted
-from sts_lightning.reproduce.figures import FIGURES
-from sts_lightning.reproduce.plan import Table
-from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec, compared_column, load_spec
 
 PAGE = RECORDS.parent / "reproduction.md"
 

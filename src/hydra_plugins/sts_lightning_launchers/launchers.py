@@ -113,16 +113,14 @@ class JobLauncher(Launcher):
         return [_returned(job) for job in jobs]
 
     def _plan(self, grid: "Grid") -> None:
-        """Check and print the jobs with their cost, on the GPU that the setting may name."""
-        from sts_lightning.planning.cost_lines import Costs
+        """Check and print the jobs with their plans, for the card that the setting may name."""
         from sts_lightning.sweep.job_list import print_plan
         from sts_lightning.workflows.checks import check_later_run
 
         check = partial(check_later_run, read=set())
         shares = self.gpus_per_job, self.jobs_per_gpu or 1
         card = self.config.plan
-        costs = Costs(None if card is True else str(card))
-        print_plan(grid.composed_jobs(), check, costs, *shares)
+        print_plan(grid.composed_jobs(), check, None if card is True else str(card), *shares)
 
     @abstractmethod
     def run_jobs(self, jobs: Sequence["Job"]) -> None:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origi
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MultipleOf
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
@@ -105,15 +105,8 @@ Length = Annotated[Annotated[int, Ge(1)] | Literal[-1] | None, Must("be at least
 
 Stored = Annotated[StoredAs, Must(f"be among {', '.join(get_args(StoredAs))}")]
 
-
-def _clear(value: float) -> float:
-    """Reject 1.0, which may be meant as all of a run or an epoch; as a number of steps it would be one."""
-    if value == 1:
-        raise ValueError
-    return value
-
-
-Steps = Annotated[int, Ge(1)] | Annotated[float, Ge(1), MultipleOf(1), AfterValidator(_clear)]
+# 1.0 may be meant as all of a run or an epoch; as a number of steps it would be one.
+Steps = Annotated[int, Ge(1)] | Annotated[float, Gt(1), MultipleOf(1)]
 
 Warmup = Annotated[
     Fraction | Steps, Must("be a fraction of the run in [0, 1), or a whole number of steps (1: one step)")
