@@ -92,7 +92,7 @@ bench-gradient-cache: install  ## memory and time of a step with micro batches a
 bench-decoder: install  ## time a small decoder's step against the papers' (5 minutes)
 	$(BIN)/python benchmarks/decoder_step.py --batch 16
 
-bench-lora: install  ## memory, traffic and time of a step with LoRA against peft's layers (5 minutes)
+bench-lora: install  ## memory and time of a step with LoRA against peft's layers (5 minutes)
 	$(BIN)/python benchmarks/lora.py
 
 bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-7B's shape, random weights
@@ -104,7 +104,7 @@ reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss
 	$(BIN)/sts-lightning runs mean runs/stage2/*
 
 tables: $(DEMO_STAMP)  ## list the tables that can be re-run and the figures that can be drawn, with what each needs
-	$(BIN)/sts-lightning reproduce
+	$(BIN)/sts-lightning reproduce list
 
 # Listing needs no extra; a launcher may.
 reproduce: $(if $(PLAN),$(DEMO_STAMP),install)  ## re-run a table: make reproduce TABLE=pcc_table3 [MODEL=minilm] [PLAN=1] [JOBS=2] [LAUNCHER=slurm SET=partition=gpu]

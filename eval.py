@@ -1,6 +1,6 @@
 """Evaluate a model or a run on the STS tasks: `python eval.py --help`."""
 
-from sts_lightning.cli.entries.eval import start
+from sts_lightning.cli.hydra_app import run
 
 if __name__ == "__main__":
-    start()
+    run("eval")

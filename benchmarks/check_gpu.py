@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from sts_lightning.planning.gpus import Device
+    from sts_lightning.planning.plan import Card
 
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -138,15 +138,13 @@ class Bench(NamedTuple):
     def planned(self, name: str) -> str:
         """Return what `sts-lightning plan` expects of a run on this card, its time if the card is known."""
         from sts_lightning.config.compose import compose_train
-        from sts_lightning.planning.cost_lines import size
-        from sts_lightning.planning.estimate import estimate
-        from sts_lightning.planning.gpus import find_device
+        from sts_lightning.planning.plan import find_card, plan, size
 
         cfg = compose_train(self.settings(name))
-        plan = estimate(cfg, find_device("cpu") if self.rehearse else this_card())
-        micro = "the whole batch" if plan.micro_batch is None else f"micro batches of {plan.micro_batch}"
-        time = "" if plan.seconds is None else f"{plan.seconds / plan.steps:.2f} s a step, "
-        return f"plan: {time}peak {size(plan.memory)}, {micro}"
+        found = plan(cfg, find_card("cpu") if self.rehearse else this_card())
+        micro = "the whole batch" if found.micro_batch is None else f"micro batches of {found.micro_batch}"
+        time = "" if found.seconds is None else f"{found.seconds / found.steps:.2f} s a step, "
+        return f"plan: {time}peak {size(found.memory)}, {micro}"
 
     def measured(self, folder: str) -> str:
         """Return step time and peak memory of a run."""
@@ -192,14 +190,14 @@ def nvidia_smi(query: str) -> list[str]:
         return []
 
 
-def this_card() -> Device:
+def this_card() -> Card:
     """Return the card with the speed that the planner knows for its name, if it does."""
-    from sts_lightning.planning.gpus import GPUS, this_machine
+    from sts_lightning.planning import plan
 
-    device = this_machine()
-    parts = set(re.findall(r"[a-z]+\d+[a-z]*|\d+", re.sub(r"rtx (?=\d)", "rtx", device.name.lower())))
-    known = [name for name in GPUS if set(name.split("-")) <= parts]
-    return replace(GPUS[known[0]], memory=device.memory) if known else device
+    card = plan.this_card()
+    parts = set(re.findall(r"[a-z]+\d+[a-z]*|\d+", re.sub(r"rtx (?=\d)", "rtx", card.name.lower())))
+    known = [name for name in plan.CARDS if set(name.split("-")) <= parts]
+    return replace(plan.CARDS[known[0]], memory=card.memory) if known else card
 
 
 def versions(bench: Bench) -> str:

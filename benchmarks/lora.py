@@ -1,10 +1,8 @@
 """Measure a step with LoRA against peft's layers: `make bench-lora`.
 
 Two layers of Mistral-7B's width and six of SmolLM2-135M's with random weights and the papers' LoRA, with
-and without dropout: bytes of distinct tensors that autograd keeps, weights excluded; bytes that operations
-read and write in a forward and a backward pass; time, in turns in one process. A GPU has masks of one byte
-an element and other rules for dtypes: the plan of stage 1 traces these on all 32 layers in NF4, in micro
-batches that are computed again. Each line is ours as a ratio of peft's.
+and without dropout: bytes of distinct tensors that autograd keeps, weights excluded; time, in turns in one
+process. Each line is ours as a ratio of peft's.
 """
 
 from __future__ import annotations
@@ -21,14 +19,9 @@ from decoders import make_encoder
 from profiled import kept_bytes
 from torch import Tensor
 
-from sts_lightning.config.check import check_config
-from sts_lightning.config.compose import compose_train
 from sts_lightning.models.compute.lora import fuse
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import adapters
-from sts_lightning.planning.estimate import Tracer
-from sts_lightning.planning.gpus import find_device
-from sts_lightning.planning.meter import Meter
 
 ROWS = {"mistral7b_two_layers": 2, "smollm2_six_layers": 6}
 """Shapes that are compared, and the rows of the maximum length of a step."""
@@ -60,29 +53,6 @@ def forward(encoder: SentenceEncoder, rows: int, mixed: bool) -> Tensor:
         return encoder.embed_chunk(encoder.longest_rows(rows))
 
 
-def planned(rate: float) -> None:
-    """Print activations at the peak and bytes moved in a step of Mistral-7B, as planned for a GPU."""
-    settings = [
-        "experiment=pcc_stage1",
-        "model=mistral7b",
-        "prompt=eol",
-        f"model.adapter.lora_dropout={rate}",
-    ]
-    cfg = check_config(compose_train(settings))
-    activations, traffic = {}, {}
-    for name, replace in (("peft", lambda model: None), ("ours", fuse)):
-        with patch.object(adapters, "fuse", replace):
-            trace, _ = Tracer(cfg, find_device("h100")).trace(64)
-        activations[name] = trace.peak["activations"] / 2**30
-        traffic[name] = sum(cost.moved * count for cost, count in trace.encoder.items()) / 1e12
-    print(
-        f"Mistral-7B as planned for a GPU, dropout {rate}: activations {activations['ours']:.1f} of "
-        f"{activations['peft']:.1f} GiB ({activations['ours'] / activations['peft']:.2f}), moved "
-        f"{traffic['ours']:.1f} of {traffic['peft']:.1f} TB a step ({traffic['ours'] / traffic['peft']:.2f})",
-        flush=True,
-    )
-
-
 def step(encoder: SentenceEncoder, rows: int, mixed: bool) -> tuple[Tensor, float]:
     """Return the gradient of a step, and its seconds."""
     torch.manual_seed(0)
@@ -96,22 +66,14 @@ def step(encoder: SentenceEncoder, rows: int, mixed: bool) -> tuple[Tensor, floa
     return torch.cat([gradient.flatten() for gradient in gradients]), seconds
 
 
-def moved(encoder: SentenceEncoder, rows: int, mixed: bool) -> int:
-    """Return the bytes that the operations of a step read and write."""
-    with Meter() as meter:
-        step(encoder, rows, mixed)
-    return sum(cost.moved * count for cost, count in meter.costs.items())
-
-
 def compare(rate: float, shape: str, dtype: torch.dtype, rows: int, turns: int) -> None:
-    """Print bytes kept, bytes moved, time and the difference of the gradients; bfloat16 under autocast."""
+    """Print bytes kept, time and the difference of the gradients; bfloat16 under autocast."""
     mixed = dtype == torch.bfloat16
     name = "bf16-mixed" if mixed else "float32"
     encoders = pair(shape, dtype, rate)
     kept = {
         who: kept_bytes(encoder, partial(forward, encoder, rows, mixed)) for who, encoder in encoders.items()
     }
-    traffic = {who: moved(encoder, rows, mixed) for who, encoder in encoders.items()}
     times: dict[str, list[float]] = {who: [] for who in encoders}
     gradients = {}
     for _ in range(turns):
@@ -124,7 +86,7 @@ def compare(rate: float, shape: str, dtype: torch.dtype, rows: int, turns: int) 
     equal = f"; gradients differ by {apart:.0e}" if rate == 0 else ""
     print(
         f"{shape}, {name}, dropout {rate}: kept {kept['ours'] / 2**20:.0f} of {kept['peft'] / 2**20:.0f} MiB "
-        f"({kept['ours'] / kept['peft']:.2f}), moved {traffic['ours'] / traffic['peft']:.2f}, time "
+        f"({kept['ours'] / kept['peft']:.2f}), time "
         f"{best['ours']:.2f} of {best['peft']:.2f} s ({best['ours'] / best['peft']:.2f}){equal}",
         flush=True,
     )
@@ -135,8 +97,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=5)
     options = parser.parse_args()
-    for rate in (0.05, 0.0):
-        planned(rate)
     for shape, rows in ROWS.items():
         for rate in (0.05, 0.0):
             for dtype in (torch.bfloat16, torch.float32):

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,7 +24,7 @@ from tests.support.warm import WarmInterpreter
 ROOT = Path(__file__).resolve().parents[1]
 CONF = ROOT / "conf"
 OF_ENCODER: dict[str, dict[str, None]] = {
-    group: dict.fromkeys(field.name for field in fields(schema))
+    group: dict.fromkeys(schema.model_fields)
     for group, schema in (("prompt", PromptConfig), ("evaluation", EvaluationConfig))
 }
 """Parts of a run's configuration that have to be complete."""

@@ -206,7 +206,7 @@ def main() -> None:
     run_command("eval", f"ckpt={FOLDER}/bert", "step=5", *tested, f"hydra.run.dir={FOLDER}/eval_step")
     for name in (*RUNS, "interrupted"):
         run = RunFolder(FOLDER / name)
-        encoder, last = sts_lightning.load(run.path), run.last_stage()
+        encoder, last = sts_lightning.load(run.path), run
         expected = {
             "sentences": SENTENCES,
             "vectors": [[round(float(value), 7) for value in row] for row in encoder.encode(SENTENCES)],

@@ -20,12 +20,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sts_lightning.reproduce.collect import Collected, collect
+from sts_lightning.reproduce.plan import open_table
+
 from sts_lightning.core.errors import CheckpointError, DataError, UserError
 from sts_lightning.core.files import read_json, write_atomic
 from sts_lightning.core.text import counted
 from sts_lightning.evaluation.statistics import Predictions, paired_difference, score_intervals
-from sts_lightning.reproduce.collect import Collected, collect
-from sts_lightning.reproduce.plan import open_table
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.listing import find_runs, group_seeds
 from sts_lightning.runs.metrics import MODEL_SETTINGS, UNKNOWN, evaluation_text, in_words
@@ -164,7 +165,7 @@ def record_of(collected: Collected, table: str, keep: Path | None = None) -> Rec
             results.append(Result(cell.row, cell.model, len(system.scores), system.planned, scores, single))
     model = collected.table.model
     scale = "" if model is None else f" --model {model}"
-    command = f"sts-lightning reproduce {table}{scale}"
+    command = f"sts-lightning reproduce run {table}{scale}"
     return Record(table, model, "the run folders", results, command)
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 from record_tables import MEANS_ONLY, RECORDS, Record, Result, read_record
+from sts_lightning.reproduce.figures import FIGURES
+from sts_lightning.reproduce.plan import Table
+from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec, compared_column, load_spec
 
 from sts_lightning.core.conf_folders import files_of
 from sts_lightning.core.files import write_atomic
 from sts_lightning.core.text import counted
-from sts_lightning.reproduce.figures import FIGURES
-from sts_lightning.reproduce.plan import Table
-from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec, compared_column, load_spec
 
 PAGE = RECORDS.parent / "reproduction.md"
 
@@ -195,7 +195,7 @@ def state_page(records: Path) -> str:
             mixed.setdefault(line.mixes, []).append(line.name)
     parts = [
         HEAD + "\n" + _markdown(HEADER, [(line.name, *line.cells) for line in lines]),
-        "## What each needs\n\nRows that run, and those that are cited (`sts-lightning reproduce` says why).",
+        "## What each needs\n\nRows that run, and those that are cited (`sts-lightning reproduce list` says why).",
         _markdown(NEEDS, [(line.name, *line.needs) for line in lines if any(line.needs)]),
         "## Whose settings each mixes\n\n[Deviations](deviations.md) has the single ones.",
         "\n".join(f"- {'; '.join(names)}: {what}." for what, names in mixed.items()),

@@ -245,3 +245,9 @@ def test_ctrl_c_is_an_exception_that_says_how_to_resume(
     done = cli("train.py", "resume=stopped")
     assert done.returncode == 0, done.stderr
     assert json.loads(Path("stopped/metrics.json").read_text())["dev"]
+
+
+def test_settings_of_the_command_are_refused() -> None:
+    """They would be without effect, and a run that is to be resumed would start anew."""
+    with pytest.raises(ConfigError, match=r"resume is a setting of the command\. The same call with folder="):
+        sts_lightning.train(data="toy", resume="runs/a")

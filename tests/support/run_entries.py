@@ -17,7 +17,6 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, open_dict
 
 import sts_lightning
-from sts_lightning.config.options import take_options, using
 from sts_lightning.core.conf_folders import Entry
 from sts_lightning.evaluation.suites import Suite
 from sts_lightning.export.export import export
@@ -66,10 +65,9 @@ def composed(name: Entry, *overrides: str, output: Path, mode: str = "RUN") -> I
     """A configuration within what looks like a Hydra job."""
     GlobalHydra.instance().clear()
     previous = HydraConfig.instance().cfg
-    chosen, settings = take_options(overrides, name)
     try:
-        with using(chosen), initialize_config_dir(str(CONF), version_base="1.3"):
-            cfg = compose(name, settings, return_hydra_config=True)
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            cfg = compose(name, list(overrides), return_hydra_config=True)
             with open_dict(cfg):
                 cfg.hydra.runtime.output_dir = str(output)
                 cfg.hydra.mode = mode

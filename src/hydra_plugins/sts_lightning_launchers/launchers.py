@@ -3,12 +3,12 @@
 And `hydra/sweeper=search`, Optuna's sweeper with this project's folder names.
 """
 
-from __future__ import annotations
-
+# Annotations are no texts here: dataclasses look these up in a module by its name, which Hydra leaves out.
 import contextlib
 import logging
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +20,6 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict, read_write
 
-from sts_lightning.config.options import options
 from sts_lightning.core.errors import ConfigError, FailedJobsError, RunningElsewhereError
 
 if TYPE_CHECKING:
@@ -30,6 +29,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+NUMBERS = ("jobs", "gpus_per_job", "jobs_per_gpu", "cpus_per_job", "memory_gb", "timeout_minutes")
+"""Settings of launchers that are numbers."""
+
+
+@dataclass(kw_only=True)
 class JobLauncher(Launcher):
     """Base class of launchers that run each job as its own command, as if typed without ``-m``.
 
@@ -38,15 +42,27 @@ class JobLauncher(Launcher):
     """
 
     gpus_per_job: int | None
-    jobs_per_gpu: int = 1
-    scratch: TemporaryDirectory[str]
+    jobs_per_gpu: int | None = 1
+    timeout_minutes: float | None
+
+    def __post_init__(self) -> None:
+        """Reject numbers with which a sweep would wait forever; null is allowed."""
+        for name, value in vars(self).items():
+            if name not in NUMBERS or value is None:
+                continue
+            whole, zero = name not in ("timeout_minutes", "memory_gb"), name == "gpus_per_job"
+            is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+            if not is_number or not (value > 0 or (zero and value == 0)):
+                words = f"{'a whole' if whole else 'a'} number {'of at least 0' if zero else 'above 0'}"
+                key = f"hydra.launcher.{name}"
+                raise ConfigError(f"{key} must be {words} or null, got {value}.", key=key)
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Store what Hydra has composed.
 
         The sweeper reads the folder of the sweep next, whose name may contain ``${hydra:...}``.
         """
-        if options().plan is not None:  # the sweeper writes settings into the folder of the sweep next
+        if config.get("plan"):  # the sweeper writes settings into the folder of the sweep next
             self.scratch = TemporaryDirectory()
             with read_write(config), open_dict(config):
                 config.hydra.sweep.dir = self.scratch.name
@@ -72,7 +88,7 @@ class JobLauncher(Launcher):
                 "hydra.sweeper.direction=minimize searches for the lowest dev Spearman; use "
                 "hydra/sweeper=search, or hydra.sweeper.direction=maximize."
             )
-        if options().resume is not None:
+        if any(text.startswith("resume=") for overrides in job_overrides for text in overrides):
             raise ConfigError(
                 "resume is for one run.",
                 key="resume",
@@ -84,9 +100,9 @@ class JobLauncher(Launcher):
         jobs = [
             grid.add(number, overrides) for number, overrides in enumerate(job_overrides, initial_job_idx)
         ]
-        if options().plan is not None:
+        if self.config.get("plan"):
             if adaptive:
-                raise ConfigError("--plan lists the jobs of a grid; a search proposes its jobs as it goes.")
+                raise ConfigError("plan lists the jobs of a grid; a search proposes its jobs as it goes.")
             self._plan(grid)
             return []
         try:
@@ -96,18 +112,18 @@ class JobLauncher(Launcher):
                 raise
         return [_returned(job) for job in jobs]
 
-    def _plan(self, grid: Grid) -> None:
-        """Check and print the jobs with their cost, on the GPU that the option may name."""
-        from sts_lightning.planning.cost_lines import Costs
+    def _plan(self, grid: "Grid") -> None:
+        """Check and print the jobs with their plans, for the card that the setting may name."""
         from sts_lightning.sweep.job_list import print_plan
         from sts_lightning.workflows.checks import check_later_run
 
         check = partial(check_later_run, read=set())
-        shares = self.gpus_per_job, self.jobs_per_gpu
-        print_plan(grid.composed_jobs(), check, Costs(options().plan or None), *shares)
+        shares = self.gpus_per_job, self.jobs_per_gpu or 1
+        card = self.config.plan
+        print_plan(grid.composed_jobs(), check, None if card is True else str(card), *shares)
 
     @abstractmethod
-    def run_jobs(self, jobs: Sequence[Job]) -> None:
+    def run_jobs(self, jobs: Sequence["Job"]) -> None:
         """Run the jobs, and store the outcome in each."""
 
     def _compose(self, overrides: list[str], number: int) -> DictConfig:
@@ -118,36 +134,25 @@ class JobLauncher(Launcher):
         return composed
 
 
+@dataclass(kw_only=True)
 class ProcessLauncher(JobLauncher):
     """Jobs on this machine; settings: ``conf/hydra/launcher/process.yaml``."""
 
-    def __init__(
-        self,
-        jobs: int | None,
-        gpus_per_job: int | None,
-        jobs_per_gpu: int | None,
-        timeout_minutes: float | None,
-    ) -> None:
-        check_numbers(gpus_per_job=gpus_per_job, jobs_per_gpu=jobs_per_gpu)
-        check_numbers(jobs=jobs, timeout_minutes=timeout_minutes)
-        self.jobs = jobs
-        self.gpus_per_job = gpus_per_job
-        self.jobs_per_gpu = jobs_per_gpu or 1
-        self.timeout_minutes = timeout_minutes
+    jobs: int | None
 
-    def run_jobs(self, jobs: Sequence[Job]) -> None:
+    def run_jobs(self, jobs: Sequence["Job"]) -> None:
         """Run several jobs at a time."""
         from sts_lightning.core.hardware import count_cores
         from sts_lightning.sweep.gpu_pool import Pool, visible_gpus
         from sts_lightning.sweep.local import run_jobs
 
-        gpus = visible_gpus() if any(job.demand.gpus for job in jobs) else []
-        pool = Pool(gpus, count_cores(), self.jobs, self.gpus_per_job, self.jobs_per_gpu)
-        if gpus and self.jobs_per_gpu > 1:
-            log.info("up to %d jobs share each GPU and its memory", self.jobs_per_gpu)
-        run_jobs(jobs, pool, self.timeout_minutes)
+        gpus, sharing = visible_gpus() if any(job.demand.gpus for job in jobs) else [], self.jobs_per_gpu or 1
+        if gpus and sharing > 1:
+            log.info("up to %d jobs share each GPU and its memory", sharing)
+        run_jobs(jobs, Pool(gpus, count_cores(), self.jobs, self.gpus_per_job, sharing), self.timeout_minutes)
 
 
+@dataclass(kw_only=True)
 class SlurmLauncher(JobLauncher):
     """Jobs as SLURM arrays, through submitit; requires a shared file system.
 
@@ -155,88 +160,46 @@ class SlurmLauncher(JobLauncher):
     ``conf/hydra/launcher/slurm.yaml``.
     """
 
-    def __init__(
-        self,
-        jobs: int | None,
-        gpus_per_job: int | None,
-        cpus_per_job: int,
-        memory_gb: float | None,
-        timeout_minutes: int,
-        partition: str | None,
-        extra: dict[str, Any],
-    ) -> None:
-        check_numbers(jobs=jobs, gpus_per_job=gpus_per_job, cpus_per_job=cpus_per_job)
-        check_numbers(memory_gb=memory_gb, timeout_minutes=timeout_minutes)
-        self.jobs = jobs
-        self.gpus_per_job = gpus_per_job
-        wanted = {
-            "slurm_array_parallelism": jobs,
-            "cpus_per_task": cpus_per_job,
-            "tasks_per_node": 1,  # Lightning starts the processes of a job with several devices itself
-            "mem_gb": memory_gb,
-            "timeout_min": timeout_minutes,
-            "slurm_partition": partition,
-            **extra,
-        }
-        self.parameters = {name: value for name, value in wanted.items() if value is not None}
+    jobs: int | None
+    cpus_per_job: int
+    memory_gb: float | None
+    partition: str | None
+    extra: dict[str, Any]
 
-    def run_jobs(self, jobs: Sequence[Job]) -> None:
+    def run_jobs(self, jobs: Sequence["Job"]) -> None:
         """Submit all jobs and wait for them."""
         from sts_lightning.sweep.cluster import submit_to_slurm, watch
 
+        parameters = {
+            "slurm_array_parallelism": self.jobs,
+            "cpus_per_task": self.cpus_per_job,
+            "tasks_per_node": 1,  # Lightning starts the processes of a job with several devices itself
+            "mem_gb": self.memory_gb,
+            "timeout_min": self.timeout_minutes,
+            "slurm_partition": self.partition,
+            **self.extra,
+        }
         folder = Path(self.config.hydra.sweep.dir) / ".submitit"
-        handles = submit_to_slurm(jobs, folder, self.gpus_per_job, **self.parameters)
-        watch(jobs, handles, self.jobs)
+        given = {name: value for name, value in parameters.items() if value is not None}
+        watch(jobs, submit_to_slurm(jobs, folder, self.gpus_per_job, **given), self.jobs)
 
 
+@dataclass(kw_only=True)
 class RayLauncher(JobLauncher):
     """Jobs on a Ray cluster; requires a shared file system. Settings: ``conf/hydra/launcher/ray.yaml``."""
 
-    def __init__(
-        self,
-        address: str | None,
-        gpus_per_job: int | None,
-        jobs_per_gpu: int | None,
-        cpus_per_job: int,
-        timeout_minutes: float | None,
-    ) -> None:
-        check_numbers(gpus_per_job=gpus_per_job, jobs_per_gpu=jobs_per_gpu)
-        check_numbers(cpus_per_job=cpus_per_job, timeout_minutes=timeout_minutes)
-        self.address = address
-        self.gpus_per_job = gpus_per_job
-        self.jobs_per_gpu = jobs_per_gpu or 1
-        self.cpus_per_job = cpus_per_job
-        self.timeout_minutes = timeout_minutes
+    address: str | None
+    cpus_per_job: int
 
-    def run_jobs(self, jobs: Sequence[Job]) -> None:
+    def run_jobs(self, jobs: Sequence["Job"]) -> None:
         """Submit all jobs and wait for them."""
         from sts_lightning.sweep.cluster import submit_to_ray, watch
 
-        limits = (self.cpus_per_job, self.gpus_per_job, self.timeout_minutes, self.jobs_per_gpu)
+        limits = (self.cpus_per_job, self.gpus_per_job, self.timeout_minutes, self.jobs_per_gpu or 1)
         watch(jobs, submit_to_ray(jobs, self.address, *limits))
 
 
-def check_numbers(**settings: float | None) -> None:
-    """Reject settings that are no numbers, or with which a sweep would wait forever; None is allowed.
-
-    Args:
-        settings: Settings of the launcher by name: ``gpus_per_job``, which is at least 0, or numbers above 0.
-
-    Raises:
-        ConfigError: One is wrong.
-    """
-    for name, value in settings.items():
-        if value is None:
-            continue
-        whole, zero = name not in ("timeout_minutes", "memory_gb"), name == "gpus_per_job"
-        is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if not is_number or not (value > 0 or (zero and value == 0)):
-            words = f"{'a whole' if whole else 'a'} number {'of at least 0' if zero else 'above 0'}"
-            key = f"hydra.launcher.{name}"
-            raise ConfigError(f"{key} must be {words} or null, got {value}.", key=key)
-
-
-def _returned(job: Job) -> JobReturn:
+def _returned(job: "Job") -> JobReturn:
     failed = job.score is None  # a sweeper takes any value of a completed job for a number
     result = JobReturn(overrides=job.overrides, status=JobStatus.FAILED if failed else JobStatus.COMPLETED)
     problem = job.problem or job.state

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from sts_lightning.core.errors import InterruptedRunError, StorageError, UserError
@@ -20,32 +20,40 @@ STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
 """errno values of a write that failed, of which the system names no file."""
 
 
-_show = logging.Handler.handleError
+def asks_for_traces(arguments: Iterable[str]) -> bool:
+    """Return whether a command line asks for stack traces, before or after its options became settings."""
+    return any(argument in ("--debug", "traceback=true") for argument in arguments)
 
 
 @contextlib.contextmanager
-def reporting(debug: bool) -> Iterator[None]:
+def reporting(traces: bool) -> Iterator[None]:
     """Turn an error that is none of the code into one message and an exit status.
 
-    Statuses: 1 error, 3 the run has already finished, 75 another process runs in the folder, 128 + N stopped
-    by signal N (130 for Ctrl-C, 143 for SIGTERM).
+    It stands around a whole command, once. Statuses: 1 error, 3 the run has already finished, 75 another
+    process runs in the folder, 128 + N stopped by signal N (130 for Ctrl-C, 143 for SIGTERM).
 
     Args:
-        debug: Whether to show stack traces instead.
+        traces: Whether to show stack traces instead.
     """
     _write_any_text()
-    before = logging.Handler.handleError
-    logging.Handler.handleError = _handle_error  # type: ignore[method-assign]
+    show = logging.Handler.handleError
+
+    def lose(self: logging.Handler, record: logging.LogRecord) -> None:
+        """Lose a log line whose reader has gone, as in `| head`: a run logs to its folder as well."""
+        if not isinstance(sys.exc_info()[1], BrokenPipeError):
+            show(self, record)
+
+    logging.Handler.handleError = lose  # type: ignore[method-assign]
     try:
         with unmasked():
             yield
         sys.stdout.flush()
     except UserError as error:
-        _exit(error, debug)
+        _exit(error, traces)
     except KeyboardInterrupt as error:  # a run that has begun raises its own error
         number = stopping_signal(error) or signal.SIGINT
         message = f"stopped by {signal_name(number)}. The same command starts it again."
-        _exit(InterruptedRunError(message, number), debug)
+        _exit(InterruptedRunError(message, number), traces)
     except BrokenPipeError:
         try:
             print(flush=True)
@@ -57,15 +65,15 @@ def reporting(debug: bool) -> Iterator[None]:
         if not is_of_a_file(error):
             raise
         where = f"{error.filename2 or error.filename}: " if error.filename else ""
-        _exit(StorageError(f"{where}{error.strerror}."), debug)
+        _exit(StorageError(f"{where}{error.strerror}."), traces)
     except (RuntimeError, MemoryError) as error:
         from sts_lightning.models.compute.inference import is_out_of_memory, shortage  # loads torch
 
         if not is_out_of_memory(error):
             raise
-        _exit(shortage(error), debug)
+        _exit(shortage(error), traces)
     finally:
-        logging.Handler.handleError = before  # type: ignore[method-assign]
+        logging.Handler.handleError = show  # type: ignore[method-assign]
 
 
 def _write_any_text() -> None:
@@ -77,19 +85,13 @@ def _write_any_text() -> None:
             sys.stdout.reconfigure(encoding="utf-8")
 
 
-def _handle_error(self: logging.Handler, record: logging.LogRecord) -> None:
-    """Lose a log line whose reader has gone, as in `| head`: a run logs to its folder as well."""
-    if not isinstance(sys.exc_info()[1], BrokenPipeError):
-        _show(self, record)
-
-
 def is_of_a_file(error: OSError) -> bool:
     """Return whether an error is about a file or a full disk, not about a connection or a process."""
     return error.filename is not None or error.errno in STORAGE
 
 
-def _exit(error: UserError, debug: bool) -> NoReturn:
-    if debug:
+def _exit(error: UserError, traces: bool) -> NoReturn:
+    if traces:
         raise error
     if not isinstance(error, InterruptedRunError):
         if error.exit_status == 1:

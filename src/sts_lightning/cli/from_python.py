@@ -13,11 +13,11 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-import sts_lightning.cli.entries.train  # noqa: F401  # registers what names a run folder
 from sts_lightning.cli.hydra_app import showing_progress
 from sts_lightning.config.by_file import choose_by_file
-from sts_lightning.config.check import check_known, written
+from sts_lightning.config.check import written
 from sts_lightning.config.compose import check_choices, composing, explain, job_config, without_hydra
+from sts_lightning.config.schema import COMMAND
 from sts_lightning.config.start import SHARED, earlier_runs
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.hardware import set_cpu_defaults, set_gpu_defaults
@@ -53,6 +53,13 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
     set_cpu_defaults()
     set_gpu_defaults()
     given = {**choices, **settings}
+    if of_command := set(COMMAND) & set(given):
+        key = min(of_command)
+        raise ConfigError(
+            f"{key} is a setting of the command.",
+            key=key,
+            hint="The same call with folder=RUN resumes a run.",
+        )
     data = given.get("data")
     is_file = isinstance(data, str | Path) and bool(Path(data).suffix)  # no choice has one
     if is_file:
@@ -79,7 +86,6 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
                 earlier = earlier_runs(cfg, overrides, parent, lambda texts: _composed(texts, shared))
         except (HydraException, OmegaConfBaseException) as error:
             raise explain(error, "train", overrides) from error
-        check_known(cfg)
         for each in (cfg, *(before.cfg for before in earlier)):
             if each.trainer.devices != 1 or each.trainer.num_nodes != 1:
                 raise ConfigError("several devices: start the run by the command.", key="trainer.devices")

@@ -1,113 +1,194 @@
-"""Wrapper of the Hydra entry points: turns user-facing errors into one message and an exit status."""
+"""The commands that Hydra reads, `train` and `eval`: from the command line to the work, and its errors."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
+import math
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from sts_lightning.cli.errors import is_of_a_file, reporting
-from sts_lightning.config.check import check_known, path_override, with_home
+from sts_lightning.cli.errors import asks_for_traces, is_of_a_file, reporting
+from sts_lightning.config.check import TWO_RUNS, check_values, path_override, with_home
 from sts_lightning.config.compose import broken_yaml, check_choices, explain
-from sts_lightning.config.options import options, take_options, using
-from sts_lightning.core.conf_folders import Entry, command_line, set_user_folder, user_folder
-from sts_lightning.core.errors import ConfigError, StorageError
+from sts_lightning.config.schema import register_schemas
+from sts_lightning.core.conf_folders import PACKAGED, Entry, command_line, set_user_folder, user_folder
+from sts_lightning.core.errors import CheckpointError, ConfigError, StorageError
 from sts_lightning.core.hardware import set_cpu_defaults, set_gpu_defaults
-from sts_lightning.core.signals import listening, stop_with_parent, unmasked
+from sts_lightning.core.signals import listening, new_folder, stop_with_parent, timed_folder, unmasked
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
 
 log = logging.getLogger(__name__)
 
-USAGE = 2
-"""Exit status of Hydra's command line for options that it does not have."""
 
-
-def run(main: Callable[[], Any], entry: Entry) -> None:
-    """Run a function decorated with ``hydra.main``, and report its errors.
-
-    The options of the command are taken off the command line while Hydra reads that. ``--debug`` shows the
-    traceback of every error.
+def run(entry: Entry) -> None:
+    """Run a command with the command line of this process, and report its errors.
 
     Args:
-        main: Decorated function.
         entry: The command, which has the name of its configuration.
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions instead of printing them
     set_cpu_defaults()
     set_gpu_defaults()
-    with listening(), reporting("--debug" in sys.argv), _options_taken(entry):
+    failed: list[Exception] = []
+
+    def job(cfg: DictConfig) -> float:
+        here = HydraConfig.get()
         try:
-            stop_with_parent()
-            set_user_folder(sys.argv[1:])
-            with unmasked():  # a stop does not become an error of the configuration
-                check_choices(sys.argv[1:])
-                if entry == "train" and options().resume is None:
-                    _add_choices()
-                main()
-        except SystemExit as error:
-            if error.code == USAGE:
-                print("Settings are given as key=value, without dashes, as in seed=1.", file=sys.stderr)
-            raise
-        except (HydraException, OmegaConfBaseException) as error:
-            given = [text for text in sys.argv[1:] if "=" in text and not text.startswith("-")]
-            raise explain(error, entry, given) from error
-        except YAMLError as error:
-            raise broken_yaml(error) from error
-        except ValueError as error:  # Hydra raises it for hydra/launcher=null, and elsewhere
-            if not str(error).startswith(("Only one of --", "Config group override must be")):
+            folder = user_folder()
+            if folder is not None and is_first_process():  # one that is here by chance would go unnoticed
+                log.info("configuration: %s, then that of the package", folder)
+            return _work(entry, cfg, here.runtime.output_dir)
+        except Exception as error:
+            if here.mode is RunMode.MULTIRUN:  # Hydra says which of its jobs failed
                 raise
-            raise ConfigError(" ".join(str(error).split())) from error
+            failed.append(error)  # raised below: here Hydra would print a line of its own
+            return math.nan
+        finally:
+            RunFolder(here.runtime.output_dir).remove_if_empty()  # Hydra makes it first
+
+    with listening(), reporting(asks_for_traces(sys.argv)), _explaining(entry):
+        stop_with_parent()
+        set_user_folder(sys.argv[1:])
+        sys.argv[1:] = as_settings(entry, sys.argv[1:])
+        check_choices(sys.argv[1:], entry)
+        if entry == "train":
+            sys.argv[1:] = with_choices(sys.argv[1:])
+        hydra.main(version_base="1.3", config_path=str(PACKAGED), config_name=entry)(job)()
+        if failed:
+            raise failed[0]
 
 
-_typed: list[str] = []
-"""The command line as it was typed."""
-
-
-@contextlib.contextmanager
-def _options_taken(entry: Entry) -> Iterator[None]:
-    chosen, rest = take_options([with_home(argument) for argument in sys.argv[1:]], entry)
-    _typed[:] = sys.argv
-    sys.argv = [sys.argv[0], *rest]
+def _work(entry: Entry, cfg: DictConfig, folder: str) -> float:
     try:
-        with using(chosen):
-            yield
-    finally:
-        sys.argv = list(_typed)
+        if entry == "train":
+            from sts_lightning.workflows.command import train
+
+            return train(cfg)
+        check_values(cfg)
+        from sts_lightning.workflows.evaluate import evaluate  # loads torch
+
+        return evaluate(cfg)
+    except OSError as error:
+        if not is_of_a_file(error):
+            raise
+        raise storage_error(error, cfg.get("resume") or folder) from error
 
 
-ASKING = ("--help", "-h", "--hydra-help", "--version", "--shell-completion", "-sc")
-"""Options of Hydra that compose no run."""
+def _finished(folder: Path) -> bool:
+    with contextlib.suppress(CheckpointError):  # a broken folder is named when the run would start in it
+        return RunFolder(folder).finished
+    return False
+
+
+register_schemas()
+OmegaConf.register_new_resolver("timed_folder", timed_folder, use_cache=True)
+OmegaConf.register_new_resolver(
+    "run_folder", lambda parent: new_folder(parent, _finished, claim=is_first_process()), use_cache=True
+)
+
+
+TRUST = "A run that is resumed may run code that its folder names with trust=true; a model that brings code \
+along, with model.trust_remote_code=true."
+
+GONE = {
+    "--trust": TRUST,
+    "--trust-remote-code": TRUST,
+    "--stage": TWO_RUNS,
+    "--share-stages": TWO_RUNS,
+    "--no-share-stages": TWO_RUNS,
+}
+"""Options of earlier versions, with what to type instead."""
+
+
+def as_settings(entry: Entry, arguments: Sequence[str]) -> list[str]:
+    """Return a command line with options as settings, as it reaches Hydra, jobs and further processes.
+
+    ``--debug`` is ``traceback=true``, and ``--plan``, alone or with a card, ``plan=...``. A folder to resume
+    may have characters that Hydra would want quoted.
+
+    Args:
+        entry: The command.
+        arguments: Command line without the name of the program.
+
+    Raises:
+        ConfigError: An option is no option any more, or ``resume`` has no value.
+    """
+    settings, others = list[str](), list[str]()
+    left = [with_home(argument) for argument in arguments]
+    while left:
+        argument = left.pop(0)
+        name, equals, value = argument.partition("=")
+        if name in GONE:
+            raise ConfigError(f"{name} is no option any more.", key=name, hint=GONE[name])
+        if argument == "--debug":
+            settings.append("traceback=true")
+        elif name == "--plan" and entry == "train":
+            if not equals and left and re.fullmatch(r"[^-~=][^=]*", left[0]):  # no option and no setting
+                value = left.pop(0)
+            settings.append(path_override("plan", value) if value else "plan=true")
+        elif name == "resume" and entry == "train":
+            settings.append(_folder(argument, value))
+        else:
+            others.append(argument)
+    return _among_settings(others, settings)
+
+
+def _folder(argument: str, value: str) -> str:
+    with contextlib.suppress(HydraException):
+        folder = OverridesParser.create().parse_override(argument).value()
+        if isinstance(folder, str):
+            if not folder.strip():
+                raise ConfigError("resume needs the folder of a run.", key="resume")
+            return argument
+    return path_override("resume", value)
+
+
+def _among_settings(arguments: list[str], settings: list[str]) -> list[str]:
+    """Add settings where others are: Hydra's parser takes them in a row, as in path=... --cfg job."""
+    first = (
+        index
+        for index, text in enumerate(arguments)
+        if text.startswith("~") or ("=" in text and text[0] != "-")
+    )
+    place = next(first, len(arguments))
+    return [*arguments[:place], *settings, *arguments[place:]]
+
+
+ASKING = ("--help", "-h", "--hydra-help", "--version", "--shell-completion", "-sc", "resume")
+"""Options of Hydra that compose no run, and the setting of a run that has its own configuration."""
 
 COMPOSING = ("--cfg", "-c", "--info", "-i")
 """Options of Hydra that print a configuration, for other programs to read."""
 
 
-def _add_choices() -> None:
-    """Add what the user's file decides to the command, as if it were typed: jobs and processes get it too."""
-    given = {argument.partition("=")[0] for argument in sys.argv[1:]}
+def with_choices(arguments: list[str]) -> list[str]:
+    """Return a command line with what the user's file decides, as if it were typed.
+
+    Args:
+        arguments: Command line of `train.py` without the name of the program.
+    """
+    given = {argument.partition("=")[0] for argument in arguments}
     if given & set(ASKING) or not {"path", "+path", "++path"} & given:
-        return
+        return arguments
     said = is_first_process() and not given & set(COMPOSING)
     with showing_progress() if said else contextlib.nullcontext():
         from sts_lightning.config.by_file import choose_by_file  # most commands name no file
 
-        added = choose_by_file(sys.argv[1:])
-    for words in (sys.argv, _typed) if added else ():
-        place = max(index for index, word in enumerate(words) if word.lstrip("+").startswith("path="))
-        words[place + 1 : place + 1] = added  # Hydra wants all settings in a row, as in path=... --cfg job
+        return _among_settings(arguments, choose_by_file(arguments))
 
 
 @contextlib.contextmanager
@@ -124,34 +205,29 @@ def showing_progress() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
-    """Make a single job exit with its message only; in a sweep, Hydra reports which job failed.
+USAGE = 2
+"""Exit status of Hydra's command line for options that it does not have."""
 
-    Args:
-        task: Function that ``hydra.main`` decorates.
-    """
 
-    @functools.wraps(task)
-    def wrapped(cfg: DictConfig) -> float:
-        hydra = HydraConfig.get()
-        single = hydra.mode is not RunMode.MULTIRUN
-        sys.argv = list(_typed) or sys.argv  # Lightning starts processes of further devices by it
-        try:
-            with reporting(options().debug) if single else contextlib.nullcontext():
-                check_known(cfg)
-                folder = user_folder()
-                if folder is not None and is_first_process():  # one that is here by chance would go unnoticed
-                    log.info("configuration: %s, then that of the package", folder)
-                try:
-                    return task(cfg)
-                except OSError as error:
-                    if not is_of_a_file(error):
-                        raise
-                    raise storage_error(error, options().resume or hydra.runtime.output_dir) from error
-        finally:
-            RunFolder(hydra.runtime.output_dir).remove_if_empty()  # Hydra makes it first
-
-    return wrapped
+@contextlib.contextmanager
+def _explaining(entry: Entry) -> Iterator[None]:
+    """Turn errors of Hydra into ones that say what to type instead."""
+    try:
+        with unmasked():  # a stop does not become an error of the configuration
+            yield
+    except SystemExit as error:
+        if error.code == USAGE:
+            print("Settings are given as key=value, without dashes, as in seed=1.", file=sys.stderr)
+        raise
+    except (HydraException, OmegaConfBaseException) as error:
+        given = [text for text in sys.argv[1:] if "=" in text and not text.startswith("-")]
+        raise explain(error, entry, given) from error
+    except YAMLError as error:
+        raise broken_yaml(error) from error
+    except ValueError as error:  # Hydra raises it for hydra/launcher=null, and elsewhere
+        if not str(error).startswith(("Only one of --", "Config group override must be")):
+            raise
+        raise ConfigError(" ".join(str(error).split())) from error
 
 
 def storage_error(error: OSError, folder: str) -> StorageError:

@@ -1,4 +1,4 @@
-"""`sts-lightning plan`: memory, micro batch and hours of a run, before it starts."""
+"""`sts-lightning plan`: memory, steps and time of a run, before it starts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import click
 
 from sts_lightning.config.by_file import choose_by_file
-from sts_lightning.config.check import check_config, check_known, with_home
+from sts_lightning.config.check import check_config, with_home
 from sts_lightning.config.compose import check_choices
 from sts_lightning.config.start import compose_runs
-from sts_lightning.planning.cost_lines import print_estimate
-from sts_lightning.planning.estimate import estimate
-from sts_lightning.planning.gpus import find_device
+from sts_lightning.core.errors import UserError
+from sts_lightning.planning.plan import print_plans
 from sts_lightning.training.assembly import assemble
 from sts_lightning.workflows.checks import check_parts
 
@@ -28,9 +27,9 @@ def plan_command(overrides: Sequence[str], card: str | None) -> None:
     overrides = [with_home(override) for override in overrides]
     check_choices(overrides)
     overrides = [*overrides, *choose_by_file(overrides)]
-    device = None if card is None else find_device(card)
-    for cfg in compose_runs(overrides):
-        check_known(cfg)
-        checked = check_config(cfg)
-        check_parts(assemble(checked, "meta"))  # which parts do not fit together
-        print_estimate(cfg.name, estimate(cfg, device))
+    runs = compose_runs(overrides)
+    for cfg in runs:
+        check_parts(assemble(check_config(cfg), "meta"))  # which parts do not fit together
+    for found in print_plans(((cfg.name, cfg) for cfg in runs), card):
+        if isinstance(found, UserError):
+            raise found

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import difflib
+import json
 import os
 import re
 import shlex
@@ -12,18 +12,21 @@ import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hydra.utils import get_method
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from pydantic import ValidationError
 
 from sts_lightning.config.build import LOADING, SHARED, argument_types, contains_target, items, plain
-from sts_lightning.config.schema import TrainConfig
+from sts_lightning.config.schema import Settings
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import as_type
 
 _BARE = re.compile(r"[A-Za-z0-9_./:@%+ -]+")
+_VALUE = re.compile(r"[+-]?([0-9_.]+(e[+-]?[0-9]+)?|nan|inf)|null|true|false", re.IGNORECASE)
+"""Words that Hydra takes for other values than texts, such as the folder 2026_01."""
 
 
 def suggest(key: str, known: Iterable[str]) -> str:
@@ -79,7 +82,7 @@ def flat_keys(cfg: DictConfig, prefix: str = "") -> list[str]:
 def path_override(key: str, path: str | Path) -> str:
     """Return ``key=path`` as Hydra reads it: quoted where a bare word could not have its characters."""
     text = str(path)
-    if _BARE.fullmatch(text) and text == text.strip():
+    if _BARE.fullmatch(text) and text == text.strip() and not _VALUE.fullmatch(text):
         return f"{key}={text}"
     if '"' not in text and "\\" not in text:
         return f'{key}="{text}"'  # a shell, too, can quote this simply
@@ -123,11 +126,33 @@ def written(value: Any) -> str:
 
 
 LARGEST = 1e12
-"""Magnitude of the largest number in a configuration."""
+"""Magnitude of the largest number in a configuration; no setting has a meaning for NaN or infinity."""
+
+
+def together(mistakes: Iterable[ConfigError]) -> ConfigError:
+    """Return one error for all mistakes, with a line for each; for each key the first."""
+    by_key: dict[str, ConfigError] = {}
+    for mistake in mistakes:
+        by_key.setdefault(mistake.key or str(mistake), mistake)
+    first, *others = by_key.values()
+    if not others:
+        return first
+    lines = [f"{len(by_key)} mistakes:", *map(str, by_key.values())]
+    return ConfigError("\n  ".join(lines), key=first.key)
+
+
+def reject(mistakes: Iterable[ConfigError]) -> None:
+    """Raise one error for all mistakes, if there are any; see `together`.
+
+    Raises:
+        ConfigError: There are mistakes.
+    """
+    if found := list(mistakes):
+        raise together(found)
 
 
 def check_config(cfg: DictConfig) -> DictConfig:
-    """Check required values, numbers, choices, and each group that has a ``_target_`` against its signature.
+    """Check a configuration against the schema, and what it names against the signatures.
 
     Args:
         cfg: Composed configuration; it is not changed.
@@ -136,18 +161,18 @@ def check_config(cfg: DictConfig) -> DictConfig:
         A copy with all interpolations resolved.
 
     Raises:
-        ConfigError: See `check_values`; or a group does not fit the signature of what it names.
+        ConfigError: See `check_values`; or arguments do not fit the signature of what is named.
     """
     resolved = check_values(cfg)
-    for key, node in items(resolved):
-        if isinstance(node, DictConfig):
-            check_target(key, node)
-    _check_shared(resolved)
+    mistakes = [each for key, node in items(resolved) for each in _in_target(key, node)]
+    if "data" in resolved and not any(str(each.key).endswith("_target_") for each in mistakes):
+        mistakes = [*_in_shared(resolved), *mistakes]
+    reject(mistakes)
     return resolved
 
 
 def check_values(cfg: DictConfig) -> DictConfig:
-    """Check required values, numbers and choices, all that can be checked before torch is imported.
+    """Check a configuration against its schema, all that can be checked before torch is imported.
 
     Args:
         cfg: Composed configuration; it is not changed.
@@ -156,21 +181,33 @@ def check_values(cfg: DictConfig) -> DictConfig:
         A copy with all interpolations resolved.
 
     Raises:
-        ConfigError: A value is missing, of the wrong type, out of range, NaN or infinite, or not among the
-            choices.
+        ConfigError: A setting does not exist or is missing, or a value is of the wrong type, out of range,
+            NaN or infinite, or not among the choices.
     """
     resolved = copy.deepcopy(cfg)
+    mistakes: list[ConfigError] = []
     try:
-        if missing := sorted(OmegaConf.missing_keys(cfg)):
-            raise _missing(missing[0])
+        mistakes += [_missing(key) for key in sorted(OmegaConf.missing_keys(cfg))]
         OmegaConf.resolve(resolved)
     except OmegaConfBaseException as error:
+        reject(mistakes)  # a missing value, to which another refers
         key = str(error.full_key or "")
         raise ConfigError(f"{key}: {str(error).splitlines()[0]}".removeprefix(": "), key=key) from error
-    _check_nested(resolved)
-    _check_groups(resolved)
-    _check_finite(resolved, "")
-    _check_fields(resolved, "")
+    mistakes += _in_nested(resolved)
+    values = plain(resolved)
+    for key, value in flat(values).items():
+        numbers = [
+            each for each in (value if isinstance(value, list) else [value]) if isinstance(each, int | float)
+        ]
+        if not all(abs(number) <= LARGEST for number in numbers):  # NaN, too, is not
+            mistakes.append(ConfigError(f"{key}={value} is no number up to {LARGEST:g}.", key=key))
+    schema: type[Settings] | None = getattr(OmegaConf.get_type(cfg), "settings", None)
+    if schema is not None:
+        for key in values.keys() - schema.model_fields.keys():
+            if re.search(rf"\$\{{{re.escape(key)}[.}}]", OmegaConf.to_yaml(cfg)):  # as +width=64
+                del values[key]
+        mistakes += _in_values(schema, values)
+    reject(mistakes)
     return resolved
 
 
@@ -178,8 +215,8 @@ NESTED = {"data": ("parts",), "loss": ("parts", "terms", "inner")}
 """Settings of groups that hold nodes of the same group."""
 
 
-def _check_nested(cfg: DictConfig) -> None:
-    """Reject names of choices in settings of `NESTED`, as version 0.3 had them: Hydra composes choices."""
+def _in_nested(cfg: DictConfig) -> Iterator[ConfigError]:
+    """Yield an error for names of choices in `NESTED`, as version 0.3 had them: Hydra composes choices."""
     named = {
         key: words
         for group in NESTED
@@ -189,7 +226,7 @@ def _check_nested(cfg: DictConfig) -> None:
     if named:
         first = next(iter(named.values())).split()[0]
         entry = first.lstrip("+").replace("=", ": ")
-        raise ConfigError(
+        yield ConfigError(
             f"{', '.join(named)}: a choice within another is typed as {' '.join(named.values())}",
             key=next(iter(named)),
             hint=f"(In the defaults list of a file: - {'' if first[0] == '+' else 'override '}/{entry})",
@@ -229,113 +266,56 @@ def data_arguments(cfg: DictConfig) -> dict[str, Any]:
     }
 
 
-def check_known(cfg: DictConfig, path: str = "") -> None:
-    """Check that each key of a typed group is a setting; nothing would read another one.
-
-    On the top level a setting may be added that others refer to, as in ``+width=64``.
-
-    Raises:
-        ConfigError: A key was added to a typed group, and nothing reads it.
-    """
-    schema = OmegaConf.get_type(cfg)
-    if not dataclasses.is_dataclass(schema):
-        return
-    fields = [field.name for field in dataclasses.fields(schema)]
-    text = "" if path else OmegaConf.to_yaml(cfg)
-    for name in map(str, cfg):
-        if name not in fields and not re.search(rf"\$\{{{re.escape(name)}[.}}]", text):
-            hint = suggest(f"{path}{name}", [f"{path}{key}" for key in fields])
-            if path == "trainer.":
-                hint += f" Further arguments of Lightning's Trainer are set by +trainer.extra.{name}=..."
-            raise unknown_key(f"{path}{name}", hint)
-        child = cfg._get_node(name)
-        if isinstance(child, DictConfig) and not child._is_interpolation() and not child._is_none():
-            check_known(child, f"{path}{name}.")
-
-
 def _missing(key: str) -> ConfigError:
     return ConfigError(f"{key} is required.", key=key, hint=f"Set it on the command line: {key}=...")
 
 
-def _check_shared(cfg: DictConfig) -> None:
-    """Check the settings of the top level that the data set takes against its signature."""
-    if OmegaConf.get_type(cfg) is not TrainConfig:
-        return
+def _in_shared(cfg: DictConfig) -> Iterator[ConfigError]:
+    """Yield what is wrong with the settings of the top level that the data set takes."""
     hints = data_arguments(cfg)
     for argument, key in SHARED.items():
         if argument in hints and argument in cfg.data:
-            hint = f"It is one key for all data: {key}=..."
-            raise ConfigError(f"data.{argument}: no such setting.", key=f"data.{argument}", hint=hint)
-        if argument in hints:
-            _check_type(key, cfg[key], hints[argument])
+            yield unknown_key(f"data.{argument}", f"It is one key for all data: {key}=...")
+        elif argument in hints:
+            yield from _in_value(key, cfg[key], hints[argument])
 
 
-def _check_groups(cfg: DictConfig) -> None:
-    """Check that each untyped group of the configuration describes what is to be built."""
-    schema = OmegaConf.get_type(cfg)
-    for field in dataclasses.fields(schema) if dataclasses.is_dataclass(schema) else ():
-        count, value = field.metadata.get("group"), cfg[field.name]
-        absent = value is None or (isinstance(value, DictConfig) and not value)
-        if count is None or (count == "optional" and absent):
-            continue
-        nodes = {field.name: value}
-        if count == "named":
-            nodes = {f"{field.name}.{name}": node for name, node in items(value)}
-        for key, node in nodes.items():
-            if not isinstance(node, DictConfig) or not isinstance(node.get("_target_"), str):
-                raise ConfigError(
-                    f"{key} must have a _target_, the class or function that builds it.",
-                    key=key,
-                    hint=f"Choose it by name, as in {field.name}=<a file of conf/{field.name}>.",
-                )
+def _in_values(schema: type[Settings], values: Mapping[str, Any]) -> Iterator[ConfigError]:
+    """Yield what is wrong with values by their schema; of a union, once for each of its types."""
+    try:
+        schema.model_validate_json(json.dumps(values, default=str))  # from JSON for tuples, as in `as_type`
+    except ValidationError as error:
+        for each in error.errors(include_url=False):
+            value: Any = values
+            path = []
+            for name in each["loc"]:  # it goes on with places in lists and types of unions
+                if not isinstance(value, Mapping) or not (name in value or each["type"] == "missing"):
+                    break
+                path.append(str(name))
+                value = value.get(name)
+            yield _mistake(schema, path, value, each["type"], each["msg"])
 
 
-def _check_finite(node: DictConfig | ListConfig, prefix: str) -> None:
-    """Reject NaN, infinity and astronomical numbers in any setting; no setting has a meaning for them."""
-    pairs = items(node) if isinstance(node, DictConfig) else ((str(i), v) for i, v in enumerate(node))
-    for key, value in pairs:
-        if isinstance(value, DictConfig | ListConfig):
-            _check_finite(value, f"{prefix}{key}.")
-        elif isinstance(value, int | float) and not abs(value) <= LARGEST:  # NaN, too, is not
-            raise ConfigError(f"{prefix}{key}={value} is no number up to {LARGEST:g}.", key=f"{prefix}{key}")
-
-
-def _check_fields(node: DictConfig, prefix: str) -> None:
-    """Check the schema's constraints besides types: choices, ranges, and the lengths of tuples."""
-    schema = OmegaConf.get_type(node)
-    fields = {f.name: f for f in dataclasses.fields(schema)} if dataclasses.is_dataclass(schema) else {}
-    hints = typing.get_type_hints(schema) if fields else {}
-    for key, value in items(node):
-        path = f"{prefix}{key}"
-        if key in fields:
-            choices, must = (fields[key].metadata.get(name) for name in ("choices", "must"))
-            if isinstance(value, str) and not value.strip():
-                raise ConfigError(f"{path} is blank.", key=path, hint="Give a value, or leave it out.")
-            if choices is not None:
-                _check_choice(path, value, choices)
-            if typing.get_origin(hints[key]) is tuple:  # OmegaConf checks their items, but not their number
-                _check_type(path, value, hints[key])
-            each = value if typing.get_origin(hints[key]) in (list, tuple) else [value]
-            optional = hints[key] is not Any and _allows_none(hints[key])
-            if must is not None and not all(
-                must[0](item) for item in each if not (item is None and optional)
-            ):
-                raise ConfigError(f"{path} must {must[1]}, got {value}.", key=path)
-        if isinstance(value, DictConfig):
-            _check_fields(value, f"{path}.")
-
-
-def _check_choice(key: str, value: Any, choices: Sequence[Any]) -> None:
-    if not any(value == choice and type(value) is type(choice) for choice in choices):  # 1 == True
-        words = {None: "null", True: "true", False: "false"}
-        known = [words.get(choice, str(choice)) for choice in choices]
-        longer = [choice for choice in known if str(value) and choice.startswith(str(value))]
-        close = [*longer, *difflib.get_close_matches(str(value), known, n=1)]
-        raise ConfigError(
-            f"{key}={value} is not among {', '.join(known)}.",
-            key=key,
-            hint=f"Did you mean {close[0]}?" if close else None,
-        )
+def _mistake(schema: type[Settings], path: Sequence[str], value: Any, kind: str, words: str) -> ConfigError:
+    """Return an error of pydantic's in the words of the command line."""
+    key, (*groups, name) = ".".join(path), path
+    if kind == "component":
+        example = f"{path[0]}=<a file of conf/{path[0]}>"
+        return ConfigError(f"{key} must {words}.", key=key, hint=f"Choose it by name, as in {example}.")
+    for group in groups:
+        schema = cast("type[Settings]", schema.model_fields[group].annotation)
+    if kind == "extra_forbidden":
+        hint = suggest(key, [".".join([*groups, each]) for each in schema.model_fields])
+        if groups == ["trainer"]:
+            hint += f" Further arguments of Lightning's Trainer are set by +trainer.extra.{name}=..."
+        return unknown_key(key, hint)
+    if isinstance(value, str) and not value.strip():
+        return ConfigError(f"{key} is blank.", key=key, hint="Give a value, or leave it out.")
+    if kind == "must":
+        return ConfigError(f"{key} must {words}, got {value}.", key=key)
+    if kind.startswith(("greater", "less", "multiple")):
+        return ConfigError(f"{key} must {words.removeprefix('Input should ')}, got {value}.", key=key)
+    return _unfit(key, value, schema.model_fields[name].annotation)
 
 
 def check_target(path: str, node: DictConfig) -> None:
@@ -346,53 +326,75 @@ def check_target(path: str, node: DictConfig) -> None:
     Raises:
         ConfigError: A target does not exist, a key is unknown, or a value has a wrong type.
     """
+    reject(_in_target(path, node))
+
+
+def _in_target(path: str, node: Any) -> Iterator[ConfigError]:
+    if not isinstance(node, DictConfig):
+        return
     if "_target_" not in node:
         for key, value in items(node):
-            if isinstance(value, DictConfig):
-                check_target(f"{path}.{key}", value)
+            yield from _in_target(f"{path}.{key}", value)
         return
     try:
         hints = argument_types(get_method(node["_target_"]))  # ValueError: no signature, as builtins.dict
     except Exception as error:  # an import may raise anything
-        reason = " ".join(str(error).split())
-        raise ConfigError(
-            f"{path}._target_: cannot load {node['_target_']} ({reason}).", key=f"{path}._target_"
-        ) from error
+        key, reason = f"{path}._target_", " ".join(str(error).split())
+        yield ConfigError(f"{key}: cannot load {node['_target_']} ({reason}).", key=key)
+        return
     if path == "data" or path.startswith("data.parts."):
         hints |= LOADING
     if path == "data" and "parts" in hints:
         hints["batch_size"] = int | None
-    for key, value in items(node):
-        if key == "_target_":
-            continue
-        if key not in hints:
-            if path.startswith("logger.") and "kwargs" in hints:
-                continue  # of the library, such as wandb's entity
-            hint = suggest(key, hints)
+    for name, value in items(node):
+        key = f"{path}.{name}"
+        if name in hints:
+            if not contains_target(value):
+                yield from _in_value(key, value, hints[name])
+            yield from _in_target(key, value)
+        elif name != "_target_" and not (
+            path.startswith("logger.") and "kwargs" in hints
+        ):  # as wandb's entity
+            hint = suggest(name, hints)
             if not hint.startswith("Did you mean"):  # mostly an experiment's, beside another loss or model
-                hint = f"{hint} '~{path}.{key}' leaves out what an experiment sets.".strip()
-            raise unknown_key(f"{path}.{key}", hint)
-        if not contains_target(value):
-            _check_type(f"{path}.{key}", value, hints[key])
-        if isinstance(value, DictConfig):
-            check_target(f"{path}.{key}", value)
+                hint = f"{hint} '~{key}' leaves out what an experiment sets.".strip()
+            yield unknown_key(key, hint)
 
 
-def _check_type(key: str, value: Any, hint: Any) -> None:
-    """Check a value against a `Literal` or a type that pydantic reads; other hints are not checked."""
-    if typing.get_origin(hint) is typing.Literal:
-        _check_choice(key, value, typing.get_args(hint))
-        return
-    if value is None and not _allows_none(hint):
-        raise _missing(key)
+def _in_value(key: str, value: Any, hint: Any) -> Iterator[ConfigError]:
+    """Yield what is wrong with an argument, if its type is one that pydantic reads."""
     try:
         as_type(plain(value), hint)
-    except ValueError as error:
-        name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
-        raise ConfigError(f"{key}={value!r} is not of type {name}.", key=key) from error
+    except ValueError:
+        yield _unfit(key, value, hint)
     except (RuntimeError, TypeError):  # pydantic has no schema for the type, or JSON no form of the value
         return
 
 
-def _allows_none(hint: Any) -> bool:
-    return hint in (Any, None, types.NoneType) or types.NoneType in typing.get_args(hint)
+def _choices(hint: Any) -> list[Any]:
+    """Return the values of a type that has few: null, true and false, of a `Literal` its own."""
+    if typing.get_origin(hint) is typing.Literal:
+        return list(typing.get_args(hint))
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        parts = [_choices(each) for each in typing.get_args(hint)]
+        listed = [choice for part in parts for choice in part] if all(parts) else []
+        return sorted(listed, key=lambda choice: choice is not None)
+    return [True, False] if hint is bool else [None] if hint is types.NoneType else []
+
+
+def _unfit(key: str, value: Any, hint: Any) -> ConfigError:
+    """Return the error for a value that a type does not have."""
+    choices = _choices(hint)
+    if value is None and not choices:
+        return _missing(key)
+    if not choices:
+        name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+        return ConfigError(f"{key}={value!r} is not of type {name}.", key=key)
+    known = [shown(choice) for choice in choices]
+    longer = [choice for choice in known if str(value) and choice.startswith(str(value))]
+    close = [*longer, *difflib.get_close_matches(str(value), known, n=1)]
+    return ConfigError(
+        f"{key}={shown(value)} is not among {', '.join(known)}.",
+        key=key,
+        hint=f"Did you mean {close[0]}?" if close else None,
+    )

@@ -1,6 +1,7 @@
 """Composition outside a Hydra job, and plain words for what is wrong with overrides.
 
-Choices of groups are checked before Hydra composes them; of the rest Hydra and OmegaConf find what is wrong.
+Overrides and choices of groups are checked before Hydra composes them; of the rest Hydra and OmegaConf find
+what is wrong.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Override, QuotedString
+from hydra.core.override_parser.types import ChoiceSweep, Override, OverrideType, QuotedString, ValueType
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -29,7 +31,9 @@ from sts_lightning.config.check import (
     TWO_RUNS,
     flat_keys,
     path_override,
+    reject,
     suggest,
+    together,
     unknown_key,
 )
 from sts_lightning.config.schema import register_schemas
@@ -124,19 +128,12 @@ def explain(error: Exception, entry: Entry, overrides: Sequence[str]) -> ConfigE
     if "In 'hydra/sweeper/search': Could not" in text and find_spec("optuna") is None:
         hint = "pip install 'sts-lightning[optuna]'."
         return ConfigError("hydra/sweeper=search needs Optuna's sweeper.", hint=hint)
-    if values := re.search(r"Ambiguous value for argument '(.*?)'\s*\n", text, re.DOTALL):
-        key, _, listed = values[1].partition("=")
-        return ConfigError(
-            f"{values[1]} gives {key} several values, which are a sweep.",
-            key=key,
-            hint=f"Add -m to run each, write a list as {shlex.quote(f'{key}=[{listed}]')}, or quote a text "
-            f"with a comma: {shlex.quote(path_override(key, listed))}.",
-        )
-    if sweep := re.search(r"Sweep parameters '(.*)' requires --multirun", text, re.DOTALL):
-        return ConfigError(f"{sweep[1]} is a sweep.", hint="Add -m to run each of its values.")
-    first = "" if cause is None else str(cause).splitlines()[0]
-    if value := re.match(r"Error merging override \+{0,2}(([\w.]+)=.*)", text, re.DOTALL):
-        return ConfigError(f"{value[1]}: {first}.", key=value[2])
+    first, key = "" if cause is None else str(cause).splitlines()[0], str(getattr(cause, "full_key", ""))
+    if text.startswith("Could not override"):
+        return _unknown(max(text.split("'")[1], key, key=len), entry, overrides)
+    if text.startswith(merging := "Error merging override "):
+        override = text.removeprefix(merging).lstrip("+")
+        return ConfigError(f"{override}: {first}.", key=override.partition("=")[0])
     if twice := re.search(r"(?:Multiple values for ([\w/@.]+)\.|([\w/@.]+) appears more than once)", text):
         key = twice[1] or twice[2]
         return ConfigError(
@@ -144,8 +141,6 @@ def explain(error: Exception, entry: Entry, overrides: Sequence[str]) -> ConfigE
             key=key,
             hint=f"Without + a choice replaces the one that is there: {key}=NAME.",
         )
-    if unknown := re.search(r"Could not override '([^']+)'", text):
-        return _unknown(unknown[1], entry, overrides)
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return ConfigError(f"{error.full_key}: {text.splitlines()[0]}", key=str(error.full_key))
     return ConfigError(" ".join(f"{text} {'' if first in text else first}".split()))
@@ -166,8 +161,38 @@ def _unreadable(override: str, entry: Entry) -> ConfigError:
     )
 
 
-def _unknown(key: str, entry: Entry, overrides: Sequence[str]) -> ConfigError:
-    """Return the error for a setting that does not exist, with those that were probably meant."""
+def _unknown(first: str, entry: Entry, overrides: Sequence[str]) -> ConfigError:
+    """Return the error for the settings that do not exist, with those that were probably meant.
+
+    Args:
+        first: The one that Hydra has found.
+        entry: Command whose configuration was composed.
+        overrides: Overrides as on its command line.
+    """
+    known: list[str] = []
+    unknown = [first]
+    try:
+        given = OverridesParser.create().parse_overrides(list(overrides))
+        choosing = [each for each in given if not _sets(each) and not each.is_sweep_override()]
+        of_hydra = any(each.key_or_group.startswith("hydra.") for each in given)
+        with composing():
+            composed = compose(
+                entry, [str(each.input_line) for each in choosing], return_hydra_config=of_hydra
+            )
+        known = flat_keys(composed)
+        unknown += [each.key_or_group for each in given if _sets(each) and each.key_or_group not in known]
+    except (HydraException, OmegaConfBaseException):
+        pass  # a choice is wrong as well
+    return together(_unknown_setting(key, known, entry) for key in unknown)
+
+
+def _sets(override: Override) -> bool:
+    """Return whether an override sets a value where there is one already."""
+    key, is_choice = override.key_or_group, not isinstance(override.value(), dict)
+    return override.type is OverrideType.CHANGE and "/" not in key and not (is_choice and files_of(key))
+
+
+def _unknown_setting(key: str, known: Sequence[str], entry: Entry) -> ConfigError:
     group, _, name = key.partition(".")
     if "@" in group:
         return ConfigError(
@@ -178,68 +203,75 @@ def _unknown(key: str, entry: Entry, overrides: Sequence[str]) -> ConfigError:
     place, _, last = key.rpartition(".")
     if place and last == group:
         return unknown_key(key, f"A choice within {group} is {group}@{place}=NAME.")
-    choice = re.compile(rf"^  - /{re.escape(key)}: ", re.MULTILINE)  # as with papers=code
-    if owners := [owner for owner, path in files_of("experiment").items() if choice.search(path.read_text())]:
-        return unknown_key(key, f"It belongs to {' and '.join(f'experiment={owner}' for owner in owners)}.")
-    known: list[str] = []
-    try:
-        others = [
-            str(override.input_line)
-            for override in OverridesParser.create().parse_overrides(list(overrides))
-            if override.key_or_group != key
-            and not override.key_or_group.startswith(f"{group}.")
-            and not override.is_sweep_override()
-        ]
-        with composing():
-            known = flat_keys(compose(entry, others, return_hydra_config=key.startswith("hydra.")))
-    except (HydraException, OmegaConfBaseException):
-        pass  # another override is wrong as well
+    if owners := _files_with("experiment", f"  - /{key}: "):  # as with papers=code
+        return unknown_key(key, f"It belongs to {' and '.join(owners)}.")
     hint = suggest(key, known)
     if name and not any(other.startswith(f"{group}.") for other in known):  # as with regularizer=none
-        line = re.compile(rf"^{re.escape(name)}:", re.MULTILINE)
-        having = [choice for choice, path in files_of(group).items() if line.search(path.read_text())]
-        hint = f"It belongs to {' and '.join(f'{group}={choice}' for choice in having)}." if having else hint
+        having = _files_with(group, f"{name}:")
+        hint = f"It belongs to {' and '.join(having)}." if having else hint
     return unknown_key(key, f"{hint} See `{command_line(entry, '--help')}`.".strip())
+
+
+def _files_with(group: str, start: str) -> list[str]:
+    """Return the choices of a group whose files have a line with a start."""
+    return [
+        f"{group}={name}"
+        for name, path in files_of(group).items()
+        if any(line.startswith(start) for line in path.read_text().splitlines())
+    ]
 
 
 LISTS = ("callbacks", "logger")
 """Groups of which a run may have several choices, or none, given as a list."""
 
-ELSEWHERE = ("--config-path", "-cp", "hydra.searchpath")
-"""Beginnings of arguments that name further folders of choices."""
-
 ANY_MODEL = " Any other is model=encoder model.name=ID, or model=decoder for a decoder."
 """What the list of models leaves out."""
 
 
-def check_choices(arguments: Iterable[str]) -> None:
-    """Reject a group that is given anything but the names of its files.
+def check_choices(arguments: Iterable[str], entry: Entry = "train") -> None:
+    """Reject overrides that cannot be read, sweeps without ``-m`` and choices that do not exist, together.
 
     Hydra's own messages do not say which argument is at fault, and it ignores a missing optional choice.
 
     Args:
-        arguments: Command line; what is no override is left to Hydra.
+        arguments: Command line.
+        entry: Command that it is of.
 
     Raises:
-        ConfigError: A choice does not exist, or is no name.
+        ConfigError: An override is wrong.
     """
-    arguments = list(arguments)
-    if any(re.match(r"[+~]*stages\b", argument) for argument in arguments):
-        raise ConfigError("stages: no such setting.", key="stages", hint=TWO_RUNS)
-    if any(argument.startswith(ELSEWHERE) for argument in arguments):
-        return  # Hydra finds the user's choices
-    parser = OverridesParser.create()
-    for argument in arguments:
+    given, others = get_args_parser().parse_known_args(list(arguments))
+    parser, mistakes = OverridesParser.create(), list[ConfigError]()
+    overrides: list[Override] = []
+    for text in [*given.overrides, *(text for text in others if not text.startswith("-"))]:
         try:
-            override = parser.parse_override(argument)
-        except HydraException:  # an option of Hydra's such as -m, or a mistake that it reports itself
-            continue
-        group = override.key_or_group
-        choices = list(files_of(group))
-        if not (group and choices) or group.startswith("hydra/") or override.is_delete():
-            continue
-        for value in _given(override):
-            _check_choice(argument, group, value, choices)
+            overrides.append(parser.parse_override(text))
+        except HydraException:
+            mistakes.append(_unreadable(text, entry))
+    keys = {override.key_or_group for override in overrides}
+    if any(key.partition(".")[0] == "stages" for key in keys):
+        mistakes.append(ConfigError("stages: no such setting.", key="stages", hint=TWO_RUNS))
+    sweeping = given.multirun or "hydra.mode" in keys
+    elsewhere = given.config_path or "hydra.searchpath" in keys  # Hydra finds the user's choices there
+    for override in overrides:
+        wrong = [] if elsewhere else list(_wrong_choices(override))
+        if not wrong and override.is_sweep_override() and not sweeping:
+            wrong = [_sweep(override)]
+        mistakes += wrong
+    reject(mistakes)
+
+
+def _sweep(override: Override) -> ConfigError:
+    text, key = str(override.input_line), override.key_or_group
+    if override.value_type is not ValueType.SIMPLE_CHOICE_SWEEP:
+        return ConfigError(f"{text} is a sweep.", key=key, hint="Add -m to run each of its values.")
+    listed = text.partition("=")[2]
+    return ConfigError(
+        f"{text} gives {key} several values, which are a sweep.",
+        key=key,
+        hint=f"Add -m to run each, write a list as {shlex.quote(f'{key}=[{listed}]')}, or quote a text "
+        f"with a comma: {shlex.quote(path_override(key, listed))}.",
+    )
 
 
 def _given(override: Override) -> Sequence[Any]:
@@ -251,18 +283,25 @@ def _given(override: Override) -> Sequence[Any]:
     return [item.text if isinstance(item, QuotedString) else item for item in override.sweep_iterator()]
 
 
-def _check_choice(argument: str, group: str, value: Any, choices: list[str]) -> None:
-    if isinstance(value, dict):  # values of the settings themselves, which the schema checks
+def _wrong_choices(override: Override) -> Iterator[ConfigError]:
+    """Yield an error for each value of a group that is not the name of one of its files."""
+    argument, group = override.input_line, override.key_or_group
+    choices = list(files_of(group)) if group else []
+    if not choices or group.startswith("hydra/") or override.is_delete():
         return
     known = ", ".join(choices)
-    for name in value if group in LISTS and isinstance(value, list) else [value]:
-        if not isinstance(name, str):
-            raise ConfigError(f"{argument}: {group} is chosen by name among {known}.", key=group)
-        if name not in choices:
-            listed = f"There are: {known}.{ANY_MODEL if group == 'model' else ''}"
-            hint = _meant(group, name) or suggest(name, choices) or listed
-            noun = {"callbacks": "callback", "papers": "variant"}.get(group, group)
-            raise ConfigError(f"{argument}: there is no {noun} named {name!r}.", key=group, hint=hint)
+    for value in _given(override):
+        if isinstance(value, dict):  # values of the settings themselves, which the schema checks
+            continue
+        names = value if group in LISTS and isinstance(value, list) else [value]
+        for name in names:
+            if not isinstance(name, str):
+                yield ConfigError(f"{argument}: {group} is chosen by name among {known}.", key=group)
+            elif name not in choices:
+                listed = f"There are: {known}.{ANY_MODEL if group == 'model' else ''}"
+                hint = _meant(group, name) or suggest(name, choices) or listed
+                noun = {"callbacks": "callback", "papers": "variant"}.get(group, group)
+                yield ConfigError(f"{argument}: there is no {noun} named {name!r}.", key=group, hint=hint)
 
 
 def _meant(group: str, name: str) -> str:

@@ -8,15 +8,22 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from sts_lightning.config.build import plain
 from sts_lightning.config.check import flat
-from sts_lightning.config.schema import COMPONENTS, OBSERVERS, Affects, EvalConfig, TrainConfig
+from sts_lightning.config.schema import (
+    COMPONENTS,
+    OBSERVERS,
+    Affects,
+    EvalConfig,
+    Settings,
+    TrainConfig,
+    affects,
+)
 
 RESULT: tuple[Affects, ...] = ("result", "dev")
 """What makes another run; a run is resumed with other settings of the other kinds, `FREE`."""
@@ -30,22 +37,22 @@ FILES = ("path", "dev_path", "test_path", "test")
 """Settings that may name files of the user's, at the top level or in ``data`` and its parts."""
 
 
-def _declared(schema: Any, prefix: str = "") -> dict[str, Affects]:
-    """Return what the fields of a schema affect, by dotted key."""
+def declared(schema: type[Settings], prefix: str = "") -> dict[str, Affects]:
+    """Return what the settings of a schema affect, by dotted key."""
     kinds: dict[str, Affects] = {}
-    for field in fields(schema):
-        key, group = f"{prefix}{field.name}", cast("Any", field.default_factory)
-        if is_dataclass(group):
-            kinds |= _declared(group, f"{key}.")
+    for name, setting in schema.model_fields.items():
+        key, group = f"{prefix}{name}", setting.annotation
+        if isinstance(group, type) and issubclass(group, Settings):
+            kinds |= declared(group, f"{key}.")
         else:
-            kinds[key] = field.metadata.get("affects", "result")
+            kinds[key] = affects(setting)
     return kinds
 
 
-OF_TRAINING = _declared(TrainConfig)
+OF_TRAINING = declared(TrainConfig)
 """What each setting of ``train.py`` that is no argument of a component affects, by dotted key."""
 
-KINDS: dict[str, Affects] = {**_declared(EvalConfig), **OF_TRAINING, **COMPONENTS}
+KINDS: dict[str, Affects] = {**declared(EvalConfig), **OF_TRAINING, **COMPONENTS}
 """Those of arguments and evaluations too; others affect the result."""
 
 
@@ -69,11 +76,11 @@ def select(settings: Mapping[str, Any], kinds: Collection[Affects]) -> dict[str,
             if key.startswith("callbacks.") and value in OBSERVERS
         )
 
-    def affects(key: str) -> Affects:
+    def affected(key: str) -> Affects:
         kind = "nothing" if key.startswith(observers) else _kind(key)
         return "result" if key in held else kind
 
-    return {key: value for key, value in settings.items() if affects(key) in kinds}
+    return {key: value for key, value in settings.items() if affected(key) in kinds}
 
 
 @functools.cache

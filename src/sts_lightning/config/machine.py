@@ -6,7 +6,7 @@ import copy
 import functools
 import logging
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import torch
 from hydra.core.hydra_config import HydraConfig
@@ -102,7 +102,7 @@ def decided(cfg: DictConfig, machine: Machine) -> DictConfig:
     """
     changed = copy.deepcopy(cfg)
     with open_dict(changed):
-        for key in set(map(str, cfg)) - {field.name for field in fields(TrainConfig)}:
+        for key in set(map(str, cfg)) - TrainConfig.model_fields.keys():
             del changed[key]
     changed.precision = machine.precision
     changed.model = trained_model(changed, machine.precision)

@@ -1,21 +1,24 @@
-"""Types of the configuration, checked by Hydra before anything runs.
+"""The schema of the configuration: each setting with its type, its range and what it affects.
 
-YAML in conf/ holds the values. The groups model, loss and data differ by choice and are checked against
-the signature of their ``_target_`` instead (see `sts_lightning.config.check`). The metadata ``group``
-says how many nodes with a ``_target_`` such a group has: one, an optional one, or several by name. ``must``
-is a condition on each number of a field, with its words, and ``affects`` what a field changes in a run, see
-`Affects`.
+YAML in conf/ holds the values. A new setting is one line here, and its value there if it has no default:
+``every: Annotated[int, Ge(1), COST]``. Hydra composes the dataclass `Settings.structured` of a model, and
+`config.check` validates what it has composed. Of `Component` the arguments are checked against the signature
+of what it names.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field, make_dataclass
+from functools import partial
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MultipleOf
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, core_schema
 
 from sts_lightning.core.choices import (
     Accelerator,
@@ -45,7 +48,7 @@ Affects = Literal["result", "dev", "order", "cost", "nothing"]
 gradient as it is. ``cost``: memory and time. ``nothing``: what a run records, or where things lie.
 """
 
-DEV, ORDER, COST, NOTHING = ({"affects": kind} for kind in get_args(Affects)[1:])
+DEV, ORDER, COST, NOTHING = get_args(Affects)[1:]
 
 COMPONENTS: dict[str, Affects] = {
     "data.seed": "dev",
@@ -67,83 +70,126 @@ OBSERVERS = (
 )
 """Callbacks that record a run and change nothing in it."""
 
-FLAG: dict[str, Any] = {"choices": (True, False)}
-"""Metadata of a field that is true or false; the type bool would take 7 and ``yes`` as well."""
+
+def affects(setting: FieldInfo) -> Affects:
+    """Return what a field of a model affects."""
+    return next((mark for mark in setting.metadata if mark in get_args(Affects)), "result")
 
 
-def _one_of(choices: Any, **metadata: Any) -> Any:
-    """Required field that takes one of the values of a `Literal`."""
-    return field(default=MISSING, metadata={"choices": get_args(choices), **metadata})
+@dataclass(frozen=True)
+class Must:
+    """What a value must be, in the words of the error in place of pydantic's."""
+
+    words: str
+    kind: str = "must"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.custom_error_schema(handler(source), self.kind, custom_error_message=self.words)
 
 
-def _one_of_or_none(choices: Any) -> Any:
-    """Field that takes null, the default, or one of the values of a `Literal`."""
-    return field(default=None, metadata={"choices": (None, *get_args(choices))})
+Seed = Annotated[int, Ge(0), Lt(2**32), Must(f"lie between 0 and {2**32 - 1}")]  # NumPy's range
+
+Positive = Annotated[float, Gt(0), Must("be positive")]
+
+NotNegative = Annotated[float, Ge(0), Must("not be negative")]
+
+Fraction = Annotated[float, Ge(0), Lt(1)]
+
+Share = Annotated[float, Ge(0), Le(1), Must("be a share from 0 to 1")]
+
+Count = Annotated[int, Ge(1), Must("be at least 1")]
+
+Limit = Annotated[Annotated[int, Ge(1)] | None, Must("be at least 1, or null: no limit")]
+
+Length = Annotated[Annotated[int, Ge(1)] | Literal[-1] | None, Must("be at least 1, or null: no limit")]
+
+Stored = Annotated[StoredAs, Must(f"be among {', '.join(get_args(StoredAs))}")]
+
+# 1.0 may be meant as all of a run or an epoch; as a number of steps it would be one.
+Steps = Annotated[int, Ge(1)] | Annotated[float, Gt(1), MultipleOf(1)]
+
+Warmup = Annotated[
+    Fraction | Steps, Must("be a fraction of the run in [0, 1), or a whole number of steps (1: one step)")
+]
+
+Every = Annotated[
+    Annotated[float, Gt(0), Lt(1)] | Steps | None,
+    Must(
+        "be a fraction of an epoch below 1 or a whole number of steps (1: each step), or null: once per epoch"
+    ),
+]
 
 
-Must = tuple[Callable[[Any], bool], str]
-"""A condition on a number, and its words after "must"."""
+class Settings(BaseModel):
+    """A group of settings.
 
-SEED: Must = (lambda value: 0 <= value < 2**32, f"lie between 0 and {2**32 - 1}")  # NumPy's range
+    Attributes:
+        structured: Dataclass of the same settings for OmegaConf.
+    """
 
-POSITIVE: Must = (lambda value: value > 0, "be positive")
+    model_config = ConfigDict(extra="forbid", strict=True, str_strip_whitespace=True, str_min_length=1)
 
-NOT_NEGATIVE: Must = (lambda value: value >= 0, "not be negative")
+    structured: ClassVar[type[Any]]
 
-BELOW_1: Must = (lambda value: 0 <= value < 1, "lie in [0, 1)")
-
-SHARE: Must = (lambda value: 0 <= value <= 1, "be a share from 0 to 1")
-
-AT_LEAST_1: Must = (lambda value: value >= 1, "be at least 1")
-
-LIMIT: Must = (AT_LEAST_1[0], "be at least 1, or null: no limit")
-
-STORED_AS: Must = (lambda value: value in get_args(StoredAs), f"be among {', '.join(get_args(StoredAs))}")
-
-LENGTH: Must = (lambda value: value == -1 or value >= 1, LIMIT[1])
-
-DEVICES: Must = (LENGTH[0], "be positive, or -1 for all")
-
-CHUNK: Must = (
-    lambda value: value == "auto" or (type(value) is int and value >= 1),  # True, too, is an int
-    "be at least 1, or auto",
-)
-
-MICRO_BATCH: Must = (lambda value: value is None or CHUNK[0](value), "be a number of examples, auto or null")
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        fields: list[Any] = []
+        for name, setting in cls.model_fields.items():
+            type_ = composed_type(setting.annotation)
+            default: Any = partial(setting.get_default, call_default_factory=True)
+            if setting.is_required():
+                default = type_ if hasattr(type_, "settings") else lambda: MISSING
+            fields.append((name, type_, field(default_factory=default)))
+        place = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.structured"}  # for pickle
+        cls.structured = make_dataclass(cls.__name__, fields, namespace={"settings": cls, **place})
 
 
-def _fraction_or_steps(least: float, words: str) -> Must:
-    """Return the condition of a number of steps: a fraction below 1, or a whole number."""
-    return lambda value: least <= value < 1 or (value >= 1 and value % 1 == 0), f"be {words}"
+def composed_type(hint: Any) -> Any:
+    """Return the type of a setting for OmegaConf; Any for several, and for what it would convert to true."""
+    origin, of = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return composed_type(of[0])
+    if origin is Literal:
+        return composed_type(Union[tuple(map(type, of))])  # noqa: UP007
+    if origin in (Union, UnionType):
+        types = {composed_type(each) for each in of}
+        return Any if Any in types or len(types - {NoneType}) > 1 else Union[tuple(types)]  # noqa: UP007
+    if of:
+        return origin[tuple(map(composed_type, of))]
+    return Any if hint is bool else getattr(hint, "structured", hint)
 
 
-WARMUP = _fraction_or_steps(0, "a fraction of the run in [0, 1), or a whole number of steps")
+class Named(BaseModel):
+    """Class or function, and its arguments."""
 
-EVERY = _fraction_or_steps(
-    math.ulp(0), "a fraction of an epoch below 1, a whole number of steps, or null: once per epoch"
-)
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    structured: ClassVar[Any] = Any
+
+    target: str = Field(alias="_target_")
 
 
-def _that(must: Must, default: Any = MISSING, **metadata: Any) -> Any:
-    return field(default=default, metadata={"must": must, **metadata})
+BUILT = Must("have a _target_, the class or function that builds it", kind="component")
+
+Component = Annotated[Named, BUILT]
+
+OptionalComponent = Annotated[Named | Annotated[dict[str, Any], MaxLen(0)] | None, BUILT]
 
 
-@dataclass
-class PromptConfig:
+class PromptConfig(Settings):
     """Template around each sentence, prefixes of queries and documents, and how a vector is pooled."""
 
     template: str | None = None
     query: str | None = None
     document: str | None = None
     view_templates: list[str] | None = None
-    denoise: str = _one_of(Denoise)
-    denoise_evaluation: Any = field(default=MISSING, metadata=FLAG)
+    denoise: Denoise
+    denoise_evaluation: bool
     pooling: str | None = None
-    layer: int = MISSING
+    layer: int
 
 
-@dataclass
-class OptimConfig:
+class OptimConfig(Settings):
     """Settings of AdamW and its schedule.
 
     Attributes:
@@ -151,21 +197,20 @@ class OptimConfig:
         stretch: The schedule is that of a run this many times as long, within which the run ends.
     """
 
-    freeze: str = _one_of(Frozen)
-    lr: float = _that(POSITIVE)
-    head_lr: float | None = _that(POSITIVE, None)
-    weight_decay: float = _that(NOT_NEGATIVE)
-    layer_decay: float = _that((lambda value: 0 < value <= 1, "lie in (0, 1]"))
-    decay_embeddings: Any = field(default=True, metadata=FLAG)
-    betas: tuple[float, float] = _that(BELOW_1)
-    eps: float = _that(POSITIVE)
-    schedule: str = _one_of(Schedule)
-    warmup: float = _that(WARMUP)
-    stretch: float = _that(AT_LEAST_1, 1.0)
+    freeze: Frozen
+    lr: Positive
+    head_lr: Positive | None = None
+    weight_decay: NotNegative
+    layer_decay: Annotated[float, Gt(0), Le(1), Must("lie in (0, 1]")]
+    decay_embeddings: bool = True
+    betas: Annotated[tuple[Fraction, Fraction], Must("be two numbers in [0, 1)")]
+    eps: Positive
+    schedule: Schedule
+    warmup: Warmup
+    stretch: Annotated[float, Ge(1), Must("be at least 1")] = 1.0
 
 
-@dataclass
-class TrainerConfig:
+class TrainerConfig(Settings):
     """Settings of Lightning's Trainer.
 
     Attributes:
@@ -173,104 +218,126 @@ class TrainerConfig:
         keep_state: Whether a finished run keeps its state, so that it can be trained further.
     """
 
-    accelerator: str = _one_of(Accelerator)
-    cpu_fallback: Any = field(default=MISSING, metadata=FLAG | COST)
-    devices: int = _that(DEVICES, **ORDER)
-    num_nodes: int = _that(POSITIVE, **ORDER)
-    init: str = _one_of(Init)
-    max_epochs: int | None = _that(LENGTH, None)
-    max_steps: int | None = _that(LENGTH, None)
-    limit_train_batches: int | None = _that(LIMIT, None)
-    val_every: float | None = _that(EVERY, None)
-    save_every: int = _that(AT_LEAST_1, **NOTHING)
-    keep_every: int | None = _that(LIMIT, None, **NOTHING)
-    keep_state: Any = field(default=False, metadata=FLAG | NOTHING)
-    select_untuned: Any = field(default=False, metadata=FLAG)
-    wise_ft: list[float] = field(default_factory=list, metadata={"must": SHARE})
+    accelerator: Accelerator
+    cpu_fallback: Annotated[bool, COST]
+    devices: Annotated[Annotated[int, Ge(1)] | Literal[-1], Must("be positive, or -1 for all"), ORDER]
+    num_nodes: Annotated[int, Gt(0), Must("be positive"), ORDER]
+    init: Init
+    max_epochs: Length = None
+    max_steps: Length = None
+    limit_train_batches: Limit = None
+    val_every: Every = None
+    save_every: Annotated[Count, NOTHING]
+    keep_every: Annotated[Limit, NOTHING] = None
+    keep_state: Annotated[bool, NOTHING] = False
+    select_untuned: bool = False
+    wise_ft: list[Share] = []
     # PyTorch multiplies a gradient that is too long by limit / norm: a negative limit would reverse it.
-    gradient_clip_val: float | None = _that((POSITIVE[0], "be positive, or null: no clipping"), None)
-    log_every_n_steps: int = _that(AT_LEAST_1, **NOTHING)
-    deterministic: Any = field(default=MISSING, metadata={"choices": get_args(Deterministic)})
-    chunk_tokens: Any = field(default=MISSING, metadata={"must": CHUNK, **ORDER})
-    micro_batch_size: Any = field(default=None, metadata={"must": MICRO_BATCH, **ORDER})
-    gradient_checkpointing: Any = field(default=MISSING, metadata=FLAG | COST)
-    official_gather: Any = field(default=False, metadata=FLAG)
-    extra: dict[str, Any] = field(default_factory=dict)
+    gradient_clip_val: Annotated[
+        Annotated[float, Gt(0)] | None, Must("be positive, or null: no clipping")
+    ] = None
+    log_every_n_steps: Annotated[Count, NOTHING]
+    deterministic: Deterministic
+    chunk_tokens: Annotated[Annotated[int, Ge(1)] | Literal["auto"], Must("be at least 1, or auto"), ORDER]
+    micro_batch_size: Annotated[
+        Annotated[int, Ge(1)] | Literal["auto"] | None, Must("be a number of examples, auto or null"), ORDER
+    ] = None
+    gradient_checkpointing: Annotated[bool, COST]
+    official_gather: bool = False
+    extra: dict[str, Any] = {}
 
 
-@dataclass
-class EvaluationConfig:
+class EvaluationConfig(Settings):
     """Report on the test tasks at the end of training."""
 
-    final: Any = field(default=MISSING, metadata=FLAG)
-    untuned: Any = field(default=MISSING, metadata=FLAG)
-    rank: Any = field(default=False, metadata=FLAG)
-    aggregate: str = _one_of(Aggregate)
-    precision: str | None = _one_of_or_none(Precision)
-    text_edit: str = _one_of(TextEdit)
+    final: bool
+    untuned: bool
+    rank: bool = False
+    aggregate: Aggregate
+    precision: Precision | None = None
+    text_edit: TextEdit
     max_length: int | None = None
 
 
-@dataclass
-class TrainConfig:
+class CommandConfig(Settings):
+    """What a command does with a configuration; no part of a run, whose folder does not store it.
+
+    Attributes:
+        trust: Whether a run that is resumed may ask for anything; see `config.trust`.
+        traceback: Whether errors show their stack traces.
+        resume: Folder of the run to resume.
+        plan: With a sweep, list its jobs and start none: a card, or true for this machine.
+    """
+
+    trust: Annotated[bool, NOTHING] = False
+    traceback: Annotated[bool, NOTHING] = False
+    resume: Annotated[str | None, NOTHING] = None
+    plan: Annotated[str | bool | None, NOTHING] = None
+
+
+COMMAND = tuple(CommandConfig.model_fields)
+
+
+class TrainConfig(CommandConfig):
     """Configuration of `python train.py`."""
 
-    name: str = field(default=MISSING, metadata=NOTHING)
-    seed: int = _that(SEED)
-    data_root: str = field(default=MISSING, metadata=NOTHING)
-    senteval_text: str = _one_of(SentEvalText)
-    dev: str = _one_of(DevSet, **DEV)
-    path: Any = None
-    precision: str = _one_of(TrainPrecision)
-    papers: str | None = field(default=None, metadata=NOTHING)  # a name of other settings
+    name: Annotated[str, NOTHING]
+    seed: Seed
+    data_root: Annotated[str, NOTHING]
+    senteval_text: SentEvalText
+    dev: Annotated[DevSet, DEV]
+    path: str | list[str] | dict[str, float] | None = None
+    precision: TrainPrecision
+    papers: Annotated[str | None, NOTHING] = None  # a name of other settings
     init_from: str | None = None
-    model: Any = field(default=MISSING, metadata={"group": "one"})
-    prompt: PromptConfig = field(default_factory=PromptConfig)
-    loss: Any = field(default=MISSING, metadata={"group": "one"})
-    regularizer: Any = field(default=None, metadata={"group": "optional"})
-    auxiliary: Any = field(default=None, metadata={"group": "optional"})
-    data: Any = field(default=MISSING, metadata={"group": "one"})
-    optim: OptimConfig = field(default_factory=OptimConfig)
-    trainer: TrainerConfig = field(default_factory=TrainerConfig)
-    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    logger: dict[str, Any] = field(default_factory=dict, metadata={"group": "named", **NOTHING})
-    callbacks: dict[str, Any] = field(default_factory=dict, metadata={"group": "named"})
+    model: Component
+    prompt: PromptConfig
+    loss: Component
+    regularizer: OptionalComponent = None
+    auxiliary: OptionalComponent = None
+    data: Component
+    optim: OptimConfig
+    trainer: TrainerConfig
+    evaluation: EvaluationConfig
+    logger: Annotated[dict[str, Component], NOTHING] = {}
+    callbacks: dict[str, Component] = {}
 
 
-@dataclass
-class EvalConfig:
+class EvalConfig(Settings):
     """Configuration of `python eval.py`."""
 
+    trust: Annotated[bool, NOTHING] = False
+    traceback: Annotated[bool, NOTHING] = False
     ckpt: str | None = None
     step: int | None = None
-    data_root: str = field(default=MISSING, metadata=NOTHING)
-    senteval_text: str | None = _one_of_or_none(SentEvalText)
-    suite: str = _one_of(Suite)
+    data_root: Annotated[str, NOTHING]
+    senteval_text: SentEvalText | None = None
+    suite: Suite
     tasks: list[str] | None = None
-    test: Any = None
+    test: str | list[str] | None = None
     sentence1: str = "sentence1"
     sentence2: str = "sentence2"
     score: str = "score"
     score_range: list[float] | None = None
-    folds: int = MISSING
-    classifier: str = _one_of(Classifier)
-    normalize: Any = field(default=MISSING, metadata=FLAG)
-    rank: Any = field(default=False, metadata=FLAG)
-    dims: list[int] = field(default_factory=list, metadata={"must": AT_LEAST_1})
-    vectors: list[str] = field(default_factory=lambda: ["float32"], metadata={"must": STORED_AS})
-    aggregate: str = _one_of(Aggregate)
-    precision: str | None = _one_of_or_none(EvalPrecision)
-    text_edit: str | None = _one_of_or_none(TextEdit)
+    folds: int
+    classifier: Classifier
+    normalize: bool
+    rank: bool = False
+    dims: list[Count] = []
+    vectors: list[Stored] = ["float32"]
+    aggregate: Aggregate
+    precision: EvalPrecision | None = None
+    text_edit: TextEdit | None = None
     max_length: int | None = None
-    quantization: str | None = _one_of_or_none(Quantization)
-    accelerator: str = _one_of(Accelerator)
-    cache_dir: str | None = field(default=None, metadata=NOTHING)
-    model: Any = field(default=MISSING, metadata={"group": "one"})
-    prompt: PromptConfig = field(default_factory=PromptConfig)
+    quantization: Quantization | None = None
+    accelerator: Accelerator
+    cache_dir: Annotated[str | None, NOTHING] = None
+    model: Component
+    prompt: PromptConfig
 
 
 def register_schemas() -> None:
     """Register schemas for Hydra's defaults lists."""
     store = ConfigStore.instance()
-    store.store(name="train_schema", node=TrainConfig)
-    store.store(name="eval_schema", node=EvalConfig)
+    store.store(name="train_schema", node=TrainConfig.structured)
+    store.store(name="eval_schema", node=EvalConfig.structured)

@@ -10,7 +10,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.check import check_config, check_known
+from sts_lightning.config.check import check_config
 from sts_lightning.config.compose import check_choices, compose_job, compose_train, explain, without_hydra
 from sts_lightning.config.identity import FREE, OF_TRAINING, configuration_hash
 from sts_lightning.core.errors import ConfigError
@@ -20,7 +20,7 @@ EXPERIMENT = "experiment:"
 
 SHARED = (
     *("model", "recipe", "prompt", "papers", "scale", "debug", "logger", "trainer"),
-    *("seed", "data_root", "senteval_text", "dev", "precision"),
+    *("seed", "data_root", "senteval_text", "dev", "precision", "trust", "traceback"),
     *("model.", "prompt.", "evaluation.", "auxiliary.", "logger."),
     *("trainer.accelerator", "trainer.deterministic"),
     *(key for key, affects in OF_TRAINING.items() if key.startswith("trainer.") and affects in FREE),
@@ -98,7 +98,6 @@ def earlier_runs(
     composed = compose(shared)
     first = without_hydra(composed)
     earlier = earlier_runs(first, shared, parent, compose, (*later, name))
-    check_known(first)
     check_config(first)  # it would train for hours before the mistake is found in a later one
     folder = parent / configuration_hash(first)
     cfg.init_from = str(folder)

@@ -50,7 +50,7 @@ def adapt(values: dict[Any, Any], source: str) -> DictConfig:
     Raises:
         CheckpointError: It lacks a setting without a default, or a value is of another type than its setting.
     """
-    merged = OmegaConf.merge(OmegaConf.structured(TrainConfig), _defaults())
+    merged = OmegaConf.merge(OmegaConf.structured(TrainConfig.structured), _defaults())
     assert isinstance(merged, DictConfig)
     needed = {*OmegaConf.missing_keys(merged), "evaluation"}  # the last one is not there if a file is cut
     if absent := sorted(needed - values.keys()):

@@ -80,7 +80,7 @@ TrainPrecision = Literal["auto", "32-true", "bf16-mixed", "16-mixed"]
 Accelerator = Literal["auto", "cpu", "gpu", "mps"]
 """Hardware of training or evaluation."""
 
-Deterministic = Literal["auto", "warn", True, False]
+Deterministic = Literal["auto", "warn"] | bool
 """Treatment of CUDA operations without a deterministic form."""
 
 Schedule = Literal["linear", "cosine", "constant_with_warmup"]

@@ -93,3 +93,8 @@ def _table(title: str, columns: Sequence[str], rows: Mapping[str, Mapping[str, f
 def _width(table: Table, console: Console) -> int:
     """Return the width of a table without wrapped cells."""
     return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
+
+
+def print_line(text: str, style: str | None = None) -> None:
+    """Print text as it stands, without markup and line breaks."""
+    Console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)

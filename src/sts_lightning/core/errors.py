@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -43,14 +43,6 @@ def line_or_row(path: str | Path) -> str:
 
 class ConfigError(UserError):
     """Invalid configuration value or combination of values."""
-
-
-def together(errors: Sequence[ConfigError]) -> ConfigError:
-    """Return one error for several mistakes: that of a single one, else a list of them."""
-    if len(errors) == 1:
-        return errors[0]
-    lines = "".join(f"\n  {error}" for error in errors)
-    return ConfigError(f"{len(errors)} settings are wrong:{lines}", key=errors[0].key)
 
 
 class DataError(UserError):

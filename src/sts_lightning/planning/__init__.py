@@ -1,1 +1,1 @@
-"""Memory, arithmetic and time of a training run, known before it starts: no GPU, no weights."""
+"""Memory and time of a training run before it starts, by arithmetic: no card, no weights."""

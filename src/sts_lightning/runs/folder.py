@@ -33,6 +33,7 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import path_override
+from sts_lightning.config.schema import COMMAND
 from sts_lightning.config.stored import read_settings
 from sts_lightning.config.trust import check
 from sts_lightning.config.versions import adapt, renamed
@@ -197,7 +198,7 @@ class RunFolder:
             raise CheckpointError(f"{self.files_file} is broken: {error}.") from error
 
     def save_config(self, cfg: DictConfig, files: Mapping[str, str] | None = None) -> None:
-        """Write the configuration with all interpolations resolved.
+        """Write the configuration with all interpolations resolved, without what is of the command alone.
 
         Args:
             cfg: The configuration.
@@ -205,7 +206,8 @@ class RunFolder:
         """
         if files:
             write_atomic(self.files_file, json.dumps(files))
-        write_atomic(self.config_file, OmegaConf.to_yaml(cfg, resolve=True))
+        stored = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key not in COMMAND])
+        write_atomic(self.config_file, OmegaConf.to_yaml(stored, resolve=True))
 
     def metrics(self) -> RunMetrics:
         """Read the results.

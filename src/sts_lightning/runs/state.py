@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import path_override
 from sts_lightning.config.identity import FREE, OF_TRAINING, file_digests, identity, select
+from sts_lightning.config.schema import COMMAND
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder, State
 
@@ -57,7 +58,7 @@ BESIDE_RESUME = (
     *(
         key
         for key in select(dict.fromkeys([*OF_TRAINING, "data.num_workers"]), FREE)
-        if key not in ("name", "papers", "logger")
+        if key not in ("name", "papers", "logger", *COMMAND)
     ),
     *LENGTHS,
 )

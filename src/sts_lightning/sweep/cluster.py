@@ -13,12 +13,11 @@ import itertools
 import logging
 import math
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sts_lightning.core.errors import ConfigError, UserError
 from sts_lightning.core.signals import listen_again
@@ -30,9 +29,8 @@ from sts_lightning.sweep.job import (
     Resources,
     State,
     run_job,
-    signal_job,
     skip_job,
-    wait_for_exit,
+    stop_job,
 )
 from sts_lightning.sweep.overview import conclude, interrupted, overview, report_job
 
@@ -46,21 +44,47 @@ FILE_DELAY = 15.0
 """Seconds after which a file that a job has written must be seen on a shared file system."""
 
 
-class RemoteJob:
-    """A job as a picklable function, which runs it as a process in the working directory of the sweep."""
+class Handle(Protocol):
+    """A submitted job: all that a cluster has to offer for `watch` besides its submission."""
 
-    def __init__(self, job: Job, timeout_minutes: float | None = None) -> None:
+    def state(self) -> State:
+        """Return ``queued``, ``running``, or ``done`` once `result` is available."""
+
+    def result(self) -> Job:
+        """Return the job with its outcome.
+
+        Raises:
+            UserError: The cluster lost the job.
+        """
+
+    def cancel(self) -> None:
+        """End the job, which saves its state first, or take it out of the queue."""
+
+
+class RemoteJob:
+    """A job as a picklable function, which runs it as a process in the working directory of the sweep.
+
+    Args:
+        job: The job.
+        timeout_minutes: Its time limit, if the cluster has none itself.
+        environment: Environment variables of its process.
+    """
+
+    def __init__(
+        self, job: Job, timeout_minutes: float | None = None, environment: Mapping[str, str] = {}
+    ) -> None:
         self.job = dataclasses.replace(job, process=None)
         self.timeout_minutes = timeout_minutes
+        self.resources = Resources(dict(environment))
         self.folder = Path.cwd()
 
     def __call__(self) -> Job:
         """Run the job and return it with its outcome."""
         os.chdir(self.folder)
         try:
-            run_job(self.job, Resources({}), self.timeout_minutes)
+            run_job(self.job, self.resources, self.timeout_minutes)
         except KeyboardInterrupt:  # Ray cancels the job, which saves its state first
-            self._stop()
+            stop_job(self.job)
         return dataclasses.replace(self.job, process=None)
 
     def checkpoint(self) -> Any:
@@ -71,13 +95,9 @@ class RemoteJob:
         """
         from submitit.helpers import DelayedSubmission
 
-        self._stop()
+        stop_job(self.job)
         self.job = dataclasses.replace(self.job, process=None)
         return DelayedSubmission(self)
-
-    def _stop(self) -> None:
-        signal_job(self.job, signal.SIGTERM)
-        wait_for_exit(self.job, PATIENCE)
 
 
 def watch(jobs: Sequence[Job], handles: Sequence[Handle], at_once: int | None = None) -> None:
@@ -243,7 +263,6 @@ class _SlurmHandle:
         self._ended: float | None = None
 
     def state(self) -> State:
-        """Return ``queued``, ``running``, or ``done`` once `result` is available."""
         state = self.queue.state(self.job.job_id)
         if state != "done":
             self._ended = None
@@ -253,11 +272,6 @@ class _SlurmHandle:
         return "done" if late or self.job.paths.result_pickle.exists() else "running"
 
     def result(self) -> Job:
-        """Return the job with its outcome.
-
-        Raises:
-            UserError: The cluster lost the job.
-        """
         from submitit.core.utils import FailedJobError
 
         if not self.job.paths.result_pickle.exists():
@@ -291,7 +305,7 @@ def submit_to_ray(
         cpus: Number of cores of each job.
         gpus_per_job: Number of GPUs assigned to each job; None: the demand of the job decides, if the cluster
             has any.
-        timeout_minutes: Time limit of each job, after which it is killed; None: no limit.
+        timeout_minutes: Time limit of each job, after which it saves its state and ends; None: no limit.
         jobs_per_gpu: Number of jobs that share a GPU.
 
     Raises:
@@ -317,24 +331,23 @@ def submit_to_ray(
     gpus = [gpus_for(job.demand, int(room.get("GPU", 0)), gpus_per_job) for job in jobs]
     check_sharing(jobs_per_gpu, gpus)
 
-    def call(remote: RemoteJob, threads: int, *_: Job) -> Job:
-        os.environ["OMP_NUM_THREADS"] = str(threads)
+    def call(remote: RemoteJob, *_: Job) -> Job:
         return remote()
 
     # A new worker for each job, so that no state is shared.
     task = ray.remote(num_cpus=cpus, max_calls=1, max_retries=0)(call)
-    threads = max(1, int(cpus))
+    threads = {"OMP_NUM_THREADS": str(max(1, int(cpus)))}
     references: dict[Path, Any] = {}
     for job, count in zip(jobs, gpus, strict=True):
         before = [references[need] for need in job.needs if need in references]  # Ray waits for arguments
         # Ray's interrupt reaches Python between two looks at a process with a limit, never in a wait without.
-        remote = RemoteJob(job, timeout_minutes or math.inf)
-        references[job.folder] = task.options(num_gpus=count / jobs_per_gpu).remote(remote, threads, *before)
+        remote = RemoteJob(job, timeout_minutes or math.inf, threads)
+        references[job.folder] = task.options(num_gpus=count / jobs_per_gpu).remote(remote, *before)
     return [_RayHandle(references[job.folder]) for job in jobs]
 
 
 class _RayHandle:
-    """A job of Ray, with the methods of `_SlurmHandle`."""
+    """A job of Ray."""
 
     def __init__(self, reference: Any) -> None:
         self.reference = reference
@@ -358,7 +371,3 @@ class _RayHandle:
         import ray
 
         ray.cancel(self.reference)  # by force, Ray would kill the processes of the job too
-
-
-Handle = _SlurmHandle | _RayHandle
-"""A submitted job."""

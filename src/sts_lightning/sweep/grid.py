@@ -19,7 +19,6 @@ from omegaconf.errors import OmegaConfBaseException
 from sts_lightning.config.check import check_config
 from sts_lightning.config.compose import explain, job_config, without_hydra
 from sts_lightning.config.identity import FREE, defining, leaves, select
-from sts_lightning.config.options import options
 from sts_lightning.config.start import Compose, EarlierRun, earlier_runs
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder
@@ -71,7 +70,7 @@ class Grid:
         Raises:
             ConfigError: The configuration is wrong; the message names the job.
         """
-        typed = tuple(filter_overrides(overrides))
+        typed = tuple(text for text in filter_overrides(overrides) if not text.startswith("plan="))
         with named(typed):
             composed = self.compose_job(list(overrides), number)
             earlier = earlier_runs(composed, typed, Path(composed.hydra.sweep.dir), self._whole)
@@ -80,7 +79,7 @@ class Grid:
                 _check_equal(self.jobs[folder].composed, composed)
                 self.jobs[folder].job.first = False
                 return self.jobs[folder].job
-            job = Job(number, typed, folder, demand_of(composed), added=options().of_jobs())
+            job = Job(number, typed, folder, demand_of(composed))
             cfg = without_hydra(composed)
             if earlier:
                 check_config(cfg)  # they would train for hours before the mistake is found
@@ -98,8 +97,9 @@ class Grid:
         needs: tuple[Path, ...] = ()
         for run in earlier:
             if run.folder not in self.jobs:
-                first = Job(job.number, run.overrides, run.folder, demand_of(run.cfg), first=True)
-                first.added, first.needs = job.added, needs
+                first = Job(
+                    job.number, run.overrides, run.folder, demand_of(run.cfg), needs=needs, first=True
+                )
                 self.jobs[run.folder] = ComposedJob(first, run.composed, run.cfg)
             needs = (*needs, run.folder)
         return needs

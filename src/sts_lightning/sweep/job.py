@@ -83,7 +83,6 @@ class Job:
         demand: Requested GPUs.
         script: Path of the script; by default that of the current process.
         conf: User's folder of the configuration; empty: none.
-        added: Options of the command.
         needs: Folders of the runs that the job starts from, in order, each trained by a job of its own.
         first: Whether it is there for the jobs that need it alone: the user did not ask for it.
         state: Current state.
@@ -100,7 +99,6 @@ class Job:
     demand: Demand = Demand()
     script: str = field(default_factory=lambda: sys.argv[0])
     conf: str = field(default_factory=lambda: str(user_folder() or ""))
-    added: tuple[str, ...] = ()
     needs: tuple[Path, ...] = ()
     first: bool = False
     state: State = "queued"
@@ -164,7 +162,7 @@ def _last_line(path: Path) -> str:
 
 
 def _run(job: Job, resources: Resources, timeout_minutes: float | None) -> None:
-    arguments = [*job.overrides, *job.added, path_override("hydra.run.dir", job.folder)]
+    arguments = [*job.overrides, path_override("hydra.run.dir", job.folder)]
     job.state, begin, timed_out = "running", time.monotonic(), False
     environment = {name: value for name, value in os.environ.items() if name not in RANKS}
     environment |= {PARENT: str(os.getpid()), CONF_VARIABLE: job.conf, **resources.environment}
@@ -179,23 +177,12 @@ def _run(job: Job, resources: Resources, timeout_minutes: float | None) -> None:
         try:
             code = job.process.wait(None if timeout_minutes is None else 60 * timeout_minutes)
         except subprocess.TimeoutExpired:
-            code = _stop(job)
-            timed_out = True
+            stop_job(job)
+            code, timed_out = job.process.wait(), True
     job.seconds = time.monotonic() - begin
     job.state, job.problem = _outcome(code, _read_result(job))
     if timed_out and job.state != "done":
         job.state, job.problem = "timed out", f"it took longer than {timeout_minutes:g} minutes"
-
-
-def _stop(job: Job) -> int:
-    """Ask a job to save its state and end, kill it if it does not, and return its exit status."""
-    assert job.process is not None
-    signal_job(job, signal.SIGTERM)
-    try:
-        return job.process.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        signal_job(job, KILL)
-        return job.process.wait()
 
 
 def _read_result(job: Job) -> bool:
@@ -237,17 +224,23 @@ def signal_job(job: Job, number: signal.Signals) -> None:
         job.process.send_signal(number)
 
 
-def wait_for_exit(job: Job, seconds: float) -> None:
-    """Wait for a job to exit, leaving its exit status to `run_job`.
+def stop_job(job: Job) -> None:
+    """Ask a job to save its state and end, and kill it if it does not; `run_job` reads its exit status.
 
-    `Popen.poll` fails in a signal handler: the interrupted `Popen.wait` holds its lock.
+    All launchers do this at a time limit, as do clusters when they take a machine back or a sweep is stopped.
+    `Popen.poll` does not say whether the process has ended, since this also runs in a handler of a signal,
+    which may have interrupted a `Popen.wait` that holds its lock.
     """
     if job.process is None:
         return
-    deadline = time.monotonic() + seconds
+    signal_job(job, signal.SIGTERM)
+    deadline = time.monotonic() + PATIENCE
     try:
         process = psutil.Process(job.process.pid)
-        while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
+        while process.status() != psutil.STATUS_ZOMBIE:
+            if time.monotonic() > deadline:
+                signal_job(job, KILL)
+                return
             time.sleep(0.1)
     except psutil.NoSuchProcess:  # its exit status has been read
         return

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from omegaconf import DictConfig
-from rich.console import Console
 
 from sts_lightning.config.compose import job_config
+from sts_lightning.core.console import print_line
 from sts_lightning.core.errors import FailedJobsError, UserError
 from sts_lightning.core.text import counted
 from sts_lightning.runs.folder import RunFolder
@@ -20,14 +20,11 @@ from sts_lightning.sweep.overview import common
 Check = Callable[[RunFolder, DictConfig], str | None]
 """Function that raises `UserError` for a run that cannot work, and returns what this machine lacks for it."""
 
-Cost = Callable[[DictConfig], str]
-"""Function that says in a few words what a run of a configuration costs."""
-
 
 def print_plan(
     jobs: Sequence[ComposedJob],
     check: Check,
-    cost: Cost,
+    card: str | None = None,
     gpus_per_job: int | None = None,
     jobs_per_gpu: int = 1,
 ) -> None:
@@ -36,7 +33,7 @@ def print_plan(
     Args:
         jobs: Jobs, each after those that it needs.
         check: Function that checks a run.
-        cost: Function that says what a run costs.
+        card: Card to plan for, by name or memory; None: this machine's.
         gpus_per_job: Number of GPUs of each job that uses any; None: the demand of the job decides.
         jobs_per_gpu: Number of jobs that share a GPU.
 
@@ -47,16 +44,24 @@ def print_plan(
     problems: list[str] = []
     lacking: Counter[str] = Counter()
     states: Counter[str] = Counter()
-    for item in jobs:
-        job, title = item.job, item.job.title(shared)
-        if not job.run_folder.finished:
-            try:
-                lacking.update(check_job(item, check))
-            except UserError as error:
-                problems.append(f"{job.folder.name} ({title}): {error}")
-        start = f", starts from {job.needs[-1].name}" if job.needs else ""
-        text = f"{title} ({_gpus(job.demand, gpus_per_job, jobs_per_gpu)}{start})"
-        states[print_run(job.run_folder, text, [cost(item.cfg)])] += 1
+
+    def checked() -> Iterator[tuple[str, DictConfig]]:
+        for item in jobs:
+            job, title = item.job, item.job.title(shared)
+            if not job.run_folder.finished:
+                try:
+                    lacking.update(check_job(item, check))
+                except UserError as error:
+                    problems.append(f"{job.folder.name} ({title}): {error}")
+            start = f", starts from {job.needs[-1].name}" if job.needs else ""
+            text = f"{title} ({_gpus(job.demand, gpus_per_job, jobs_per_gpu)}{start})"
+            states[print_run(job.run_folder, text)] += 1
+            with job_config(item.composed):
+                yield "", item.cfg
+
+    from sts_lightning.planning.plan import print_plans  # with torch, for which other lists do not wait
+
+    print_plans(checked(), card)
     for text, count in lacking.items():
         print_line(f"{count} of these jobs cannot run on this machine: {text}")
     counts = ", ".join(f"{count} {state}" for state, count in states.items())
@@ -77,20 +82,13 @@ def check_job(composed: ComposedJob, check: Check) -> set[str]:
     return set() if lacks is None else {lacks}
 
 
-def print_run(run: RunFolder, text: str, costs: Iterable[str]) -> str:
-    """Print a run, then its costs, and return its state: done, running, resumable or new."""
+def print_run(run: RunFolder, text: str) -> str:
+    """Print a run, and return its state: done, running, resumable or new."""
     state = "done" if run.finished else "resumable" if run.resumable else "new"
     if state != "done" and is_locked(run.path):
         state = "running"
     print_line(f"{state:9} {run.path}  {text}")
-    for cost in costs:
-        print_line(f"{'':10}{cost}", style="dim")
     return state
-
-
-def print_line(text: str, style: str | None = None) -> None:
-    """Print text as it stands, without markup and line breaks."""
-    Console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def _gpus(demand: Demand, per_job: int | None, sharing: int) -> str:

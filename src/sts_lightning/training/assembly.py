@@ -25,7 +25,7 @@ from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.loading.backbone import load_backbone
 from sts_lightning.models.loading.folder import check_writable, load_weights, refers_to_base, step_of
-from sts_lightning.models.loading.meta import load_on_meta
+from sts_lightning.models.loading.meta import load_meta
 from sts_lightning.models.loading.run import build_encoder, model_folder, set_evaluation_text
 from sts_lightning.runs.folder import RunFolder, Which
 from sts_lightning.training.module import STSModule
@@ -119,7 +119,7 @@ def assemble(
     # Of the run itself the model draws first, then a head; checks draw nothing.
     with torch.random.fork_rng(devices=[], enabled=on_meta):
         if on_meta:
-            encoder = build_encoder(model, cfg.prompt, "cpu", load_on_meta)
+            encoder = build_encoder(model, cfg.prompt, "cpu", load_meta)
         else:
             encoder = build_encoder(model, cfg.prompt, device, load_backbone)
         loss = make_loss(cfg.loss, encoder.dimension, data.parts)

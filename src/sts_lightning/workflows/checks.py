@@ -22,16 +22,16 @@ from torch import nn
 from sts_lightning.config.build import build, items, shared_settings
 from sts_lightning.config.check import (
     check_config,
-    check_known,
     data_arguments,
     path_override,
+    reject,
     suggest,
     unknown_key,
 )
 from sts_lightning.config.machine import Machine, cuda_devices, decide
 from sts_lightning.core.choices import Role
 from sts_lightning.core.conf_folders import PACKAGED
-from sts_lightning.core.errors import CheckpointError, ConfigError, together
+from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.text import counted
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.draws import empty_places
@@ -84,8 +84,7 @@ def check_parts(parts: Parts) -> None:
         ConfigError: Some do not.
     """
     check_fit(parts.loss, parts.data, parts.cfg.data)
-    if errors := conflicts(parts):
-        raise together(errors)
+    reject(conflicts(parts))
 
 
 def conflicts(parts: Parts) -> list[ConfigError]:
@@ -152,7 +151,6 @@ def check_later_run(run: RunFolder, cfg: DictConfig, read: set[str]) -> str | No
         UserError: Configuration, data or checkpoint cannot be used.
     """
     check_folder(run)
-    check_known(cfg)
     parts = assemble(check_config(cfg), "meta")
     check_parts(parts)
     key = f"{OmegaConf.to_yaml(parts.cfg.data)}{shared_settings(parts.cfg)}"

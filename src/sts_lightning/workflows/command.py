@@ -13,7 +13,6 @@ import copy
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config, path_override
 from sts_lightning.config.identity import move_data
-from sts_lightning.config.options import options
-from sts_lightning.config.schema import TrainConfig
+from sts_lightning.config.schema import COMMAND, TrainConfig
 from sts_lightning.config.start import EarlierRun, earlier_runs
 from sts_lightning.config.trust import requests
 from sts_lightning.core import signals
@@ -49,7 +47,7 @@ POLL = 5.0
 def train(cfg: DictConfig) -> float:
     """Train as a Hydra job.
 
-    With the option ``resume`` the configuration and the folder are those of the earlier run.
+    With ``resume`` the configuration and the folder are those of the earlier run.
 
     Args:
         cfg: The composed configuration.
@@ -60,11 +58,12 @@ def train(cfg: DictConfig) -> float:
     Raises:
         UserError: The configuration, the data or a run folder cannot be used, or the run was stopped.
     """
-    hydra, chosen = HydraConfig.get(), options()
+    hydra = HydraConfig.get()
     sweep = hydra.mode is RunMode.MULTIRUN
-    folder, overrides = RunFolder(hydra.runtime.output_dir), list(hydra.overrides.task)
-    if chosen.resume is not None:
-        return _resume(RunFolder(chosen.resume), chosen.trust, cfg, overrides)
+    folder = RunFolder(hydra.runtime.output_dir)
+    overrides = [text for text in hydra.overrides.task if text.partition("=")[0] not in COMMAND]
+    if cfg.resume is not None:
+        return _resume(RunFolder(cfg.resume), cfg.trust is True, cfg, overrides)
     if (
         sweep
         and "BasicLauncher" in hydra.launcher._target_
@@ -74,8 +73,8 @@ def train(cfg: DictConfig) -> float:
             "a sweep (-m) with several devices: its jobs share one process here, from which Lightning "
             "starts the others wrongly. Leave out hydra/launcher=basic, or run the jobs without -m."
         )
-    if chosen.plan is not None:
-        raise ConfigError("--plan lists the jobs of a sweep: add -m, with any launcher but basic.")
+    if cfg.plan:
+        raise ConfigError("plan lists the jobs of a sweep: add -m, with any launcher but basic.")
     whole = partial(compose, "train", return_hydra_config=True)
     return train_after(folder, cfg, earlier_runs(cfg, overrides, Path(folder.name).parent, whole))
 
@@ -151,7 +150,7 @@ def _without_added(cfg: DictConfig) -> DictConfig:
     """Return a copy of a resolved configuration without settings that were added for others to refer to."""
     cfg = copy.deepcopy(cfg)
     with open_dict(cfg):
-        for key in set(map(str, cfg)) - {field.name for field in fields(TrainConfig)}:
+        for key in set(map(str, cfg)) - TrainConfig.model_fields.keys():
             del cfg[key]
     return cfg
 
@@ -281,7 +280,7 @@ def _write_all(run: RunFolder, cfg: DictConfig, missing: Sequence[EarlierRun]) -
     """
     from sts_lightning.workflows.checks import check_later_run  # with torch, as in `train_in`
 
-    state_for(run, cfg)
+    state_for(run, _as_begun(run, check_config(cfg)))
     read: set[str] = set()
     runs = [*((RunFolder(each.folder), each.cfg) for each in missing), (run, cfg)]
     for folder, settings in runs[1:]:

@@ -22,7 +22,7 @@ def without_reader(script: str, *arguments: str) -> subprocess.CompletedProcess[
 PRINT = """
 from rich.console import Console
 from sts_lightning.cli.errors import reporting
-with reporting(debug=False):
+with reporting(traces=False):
 """
 
 
@@ -36,7 +36,7 @@ def test_a_reader_that_ends_first(text: str) -> None:
 LOG = """
 import logging, sys
 from sts_lightning.cli.errors import reporting
-with reporting(debug=False):
+with reporting(traces=False):
     logging.basicConfig(level=logging.INFO, stream=sys.stdout)
     for number in range(3):
         logging.info("step %d", number)

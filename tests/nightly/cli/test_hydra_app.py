@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.cli import hydra_app as app
 from sts_lightning.core.errors import DataError
+from sts_lightning.workflows import command
 from tests.conftest import SHORT_RUN
 from tests.runs.test_commands import Cli
 from tests.runs.test_commands import script as script
@@ -27,11 +27,6 @@ Script = Callable[..., tuple[object, str]]
             ["regularizer.coefficient=1"],
             "regularizer=global_orthogonal and regularizer=rank_reduction.",
         ),
-        (
-            ["auxiliary.sources=[a]", "auxiliary.pooling=cls"],
-            "auxiliary.sources: no such setting. It belongs to auxiliary=teacher.",
-        ),
-        (["trainer.max_step=5", "optim.lrr=1"], "trainer.max_step: no such setting. See `"),
         (["regularizer.coeficient=1"], "regularizer.coeficient: no such setting. Did you mean regularizer?"),
         (["loss=pearsn"], "there is no loss named 'pearsn'. Did you mean pearson"),
         (["optim.lr=high"], "optim.lr=high"),
@@ -42,8 +37,9 @@ Script = Callable[..., tuple[object, str]]
         (["data=pairs_file", "path=none.csv"], "none.csv: cannot be read"),
         (["resume=."], ". is not a run folder"),
         (["resume=''"], "resume needs the folder of a run."),
+        (["resume=.", "trust=my.Loss"], "trust=my.Loss: Value 'my.Loss' is not a valid bool"),
+        (["--plan"], "plan lists the jobs of a sweep: add -m"),
         (["--share-stages", "-m"], "--share-stages is no option any more. Stages are runs of their own"),
-        (["--plan"], "--plan lists the jobs of a sweep: add -m"),
         (["experiment=pcc", "+stages.stage2.loss=cosent"], "stages: no such setting. Stages are runs of"),
     ],
 )
@@ -55,6 +51,35 @@ def test_a_mistake_is_one_message_and_leaves_nothing(
     assert message in said
     assert said.startswith("error: ")
     assert said.count("\n") == 1
+    assert list(tmp_path.rglob("*")) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "messages"),
+    [
+        (
+            ["auxiliary.sources=[a]", "optim.lrr=1"],
+            [
+                "auxiliary.sources: no such setting. It belongs to auxiliary=teacher.",
+                "optim.lrr: no such setting. Did you mean optim.lr?",
+            ],
+        ),
+        (
+            ["model=minilmm", "path={sentence}: it"],
+            ["path={sentence}: it: Hydra cannot read this.", "model=minilmm: there is no model named"],
+        ),
+        (["seed=-1", "optim.lr=0"], ["seed must lie between 0 and", "optim.lr must be positive, got 0.0."]),
+    ],
+)
+def test_mistakes_are_one_message_with_a_line_for_each(
+    arguments: list[str], messages: list[str], script: Script, tmp_path: Path
+) -> None:
+    status, said = script("train.py", *arguments)
+    assert status == 1
+    first, *lines = said.splitlines()
+    assert first == f"error: {len(messages)} mistakes:"
+    for line, message in zip(lines, messages, strict=True):
+        assert line.startswith(f"  {message}")
     assert list(tmp_path.rglob("*")) == []
 
 
@@ -135,9 +160,6 @@ def test_hydras_own_launcher_gives_each_job_a_folder_too(cli: Cli, tmp_path: Pat
     assert seeds == [1, 2]
 
 
-Config = Callable[..., DictConfig]
-
-
 @pytest.mark.parametrize(
     ("argument", "named"),
     [
@@ -146,23 +168,17 @@ Config = Callable[..., DictConfig]
         ("logger=true", "tensorboard"),
     ],
 )
-def test_a_group_that_is_not_a_name(
-    argument: str,
-    named: str,
-    config: Config,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("sys.argv", ["train.py", "seed=2", "data=toy", argument])
-    with pytest.raises(SystemExit) as left:
-        app.run(lambda: config("seed=2", argument), "train")
-    printed = str(left.value.code)
-    assert printed.startswith(f"error: {argument}: {argument.partition('=')[0]} is chosen by name among")
-    assert named in printed
+def test_a_group_that_is_not_a_name(argument: str, named: str, script: Script) -> None:
+    status, said = script("train.py", "seed=2", "data=toy", argument)
+    assert status == 1
+    assert said.startswith(f"error: {argument}: {argument.partition('=')[0]} is chosen by name among")
+    assert named in said
 
 
-def test_other_value_errors_are_not_swallowed() -> None:
-    def fails() -> None:
+def test_other_value_errors_are_not_swallowed(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(cfg: DictConfig) -> float:
         raise ValueError("something else")
 
+    monkeypatch.setattr(command, "train", fails)
     with pytest.raises(ValueError, match="something else"):
-        app.run(fails, "train")
+        script("train.py", "data=toy")

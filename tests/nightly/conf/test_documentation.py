@@ -9,8 +9,8 @@ from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
+from sts_lightning.cli.hydra_app import as_settings
 from sts_lightning.config.check import check_config
-from sts_lightning.config.options import take_options
 from sts_lightning.core.conf_folders import Entry
 from tests.unit.conf.test_documentation import HYDRA, starting_with, words
 
@@ -33,6 +33,6 @@ def test_hydra_command(config: Callable[..., DictConfig], line: str) -> None:
     if any(argument.startswith("resume=") for argument in arguments):
         pytest.skip("the configuration is that of a run")
     of: Entry = "eval" if script.startswith("eval") else "train"
-    overrides = [argument for argument in take_options(arguments, of)[1] if not argument.startswith("-")]
+    overrides = [argument for argument in as_settings(of, arguments) if not argument.startswith("-")]
     named = [] if of == "eval" or any(o.startswith("name=") for o in overrides) else ["name=test"]
     check_config(compose(of, [*first_choices(overrides), *named]))

@@ -54,7 +54,7 @@ import os
 import signal
 import time
 
-from sts_lightning.cli.entries.train import start
+from sts_lightning.cli.hydra_app import run
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.callbacks.resume_checkpoint import RunRecorder
 
@@ -70,7 +70,7 @@ def agree_to_stop(self, trainer):
 RunRecorder._agree = agree_to_stop
 if os.environ.get("LOCAL_RANK", "0") == "0":
     HistoryLogger.finalize = lambda self, status: time.sleep(12)
-start()
+run("train")
 """
 """A run that is stopped, and whose logger takes longer than Lightning's look at the other processes."""
 
@@ -91,7 +91,7 @@ LATE_STOP = """
 import os
 import signal
 
-from sts_lightning.cli.entries.train import start
+from sts_lightning.cli.hydra_app import run
 from sts_lightning.training.callbacks.resume_checkpoint import RunRecorder
 
 agree = RunRecorder._agree
@@ -105,7 +105,7 @@ def agree_too_early(self, trainer):
 
 
 RunRecorder._agree = agree_too_early
-start()
+run("train")
 """
 """A run whose second process gets Ctrl-C right after the processes agreed to go on."""
 

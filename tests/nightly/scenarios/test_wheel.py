@@ -201,7 +201,7 @@ def test_tables_and_data(program: Program, tmp_path: Path) -> None:
     assert planned.returncode == 0, planned.stderr
     assert "sts-lightning train " in planned.stdout
     assert "1 run, 1 left" in planned.stdout
-    ran = program("reproduce", "mine")
+    ran = program("reproduce", "run", "mine")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert (tmp_path / "runs/reproduce/tables/mine.md").is_file()
     tables = program("reproduce").stdout

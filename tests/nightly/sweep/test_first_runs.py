@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 from sts_lightning.config.compose import job_config
 from sts_lightning.core.conf_folders import VARIABLE
 from sts_lightning.core.errors import ConfigError, FailedJobsError
+from sts_lightning.planning import plan
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep import cluster
 from sts_lightning.sweep.cluster import Handle, submit_to_slurm, watch
@@ -56,8 +57,12 @@ PCC = ["experiment=pcc", "model=mistral7b"]
 
 
 def test_the_papers_grid_has_three_first_runs_and_nine_second_ones(
-    grid: Grid, capsys: pytest.CaptureFixture[str]
+    grid: Grid, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def cost(cfg: DictConfig, *_: object) -> plan.Plan:
+        return plan.Plan(plan.CARDS["h100"], 0, 0, 0, 0, cfg.data.batch_size, False, 1, 1, None, ())
+
+    monkeypatch.setattr(plan, "plan", cost)
     for prompt in ("eol", "sth", "sum"):
         for number, size in enumerate((192, 200, 216)):
             grid.add(number, [*PCC, f"prompt={prompt}", f"data.batch_size={size}"])
@@ -72,12 +77,13 @@ def test_the_papers_grid_has_three_first_runs_and_nine_second_ones(
         assert one.job.demand == Demand(1, required=True)
     assert list(by_need.values()) == [3, 3, 3]
     assert len({one.job.folder for one in planned}) == 12
-    print_plan(planned, lambda run, cfg: None, cost=lambda cfg: f"{cfg.data.batch_size} rows")
+    print_plan(planned, lambda run, cfg: None)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("  experiment=pcc_stage1 prompt=eol (1 GPU)")
-    assert [line.strip() for line in lines[7:12:2]] == ["192 rows", "200 rows", "216 rows"]
+    sizes = [line.partition("micro batch ")[2].partition(",")[0] for line in lines[7:12:2]]
+    assert sizes == ["192", "200", "216"]
     assert lines[-1] == "12 jobs: 12 new. Nothing was started."
-    print_plan(planned[3:4], lambda run, cfg: None, cost=lambda cfg: "", jobs_per_gpu=4)
+    print_plan(planned[3:4], lambda run, cfg: None, jobs_per_gpu=4)
     assert "(1 GPU, 4 jobs on each, starts from " in capsys.readouterr().out
 
 

@@ -122,10 +122,10 @@ def test_a_folder_belongs_to_a_configuration() -> None:
         assert folder("name=y").parent == Path("runs/y")
 
 
-def run_script(folder: Path, text: str, minutes: float | None = None, **settings: object) -> Job:
+def run_script(folder: Path, text: str, minutes: float | None = None) -> Job:
     script = folder / "script.py"
     script.write_text(text)
-    job = Job(0, ("seed=1", "trainer.micro_batch_size=8"), folder / "job", script=str(script), **settings)  # type: ignore[arg-type]
+    job = Job(0, ("seed=1", "traceback=true"), folder / "job", script=str(script))
     run_job(job, Resources({}), minutes)
     return job
 
@@ -138,8 +138,8 @@ def test_a_cut_job_has_the_command_of_a_new_one(tmp_path: Path) -> None:
     last.parent.mkdir(parents=True)
     last.touch()
     told = tmp_path / "told"
-    run_script(tmp_path, TOLD.format(told=told), added=("--debug",))
-    command = f"seed=1 trainer.micro_batch_size=8 --debug hydra.run.dir={tmp_path / 'job'}"
+    run_script(tmp_path, TOLD.format(told=told))
+    command = f"seed=1 traceback=true hydra.run.dir={tmp_path / 'job'}"
     assert told.read_text() == command
 
 

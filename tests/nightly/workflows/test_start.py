@@ -59,8 +59,7 @@ def test_whichever_run_was_interrupted_goes_on(
     with monkeypatch.context() as patch:
         if stopped == "loading the first":
             patch.setattr(
-                "sts_lightning.workflows.build.build_encoder",
-                lambda *_: signal.raise_signal(signal.SIGTERM),
+                "lightning.pytorch.seed_everything", lambda *_, **__: signal.raise_signal(signal.SIGTERM)
             )
         patch.setattr(STSModule, "training_step", stop)
         with pytest.raises(InterruptedRunError, match=rf"resume={run.name}$"):

@@ -17,7 +17,7 @@ from sts_lightning.core.signals import Stopped
 
 def after(error: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[object, str]:
     """Exit status and message, as the shell sees them."""
-    with pytest.raises(SystemExit) as left, reporting(debug=False):
+    with pytest.raises(SystemExit) as left, reporting(traces=False):
         raise error
     code, said = left.value.code, capsys.readouterr().err
     return (1, f"{code}\n") if isinstance(code, str) else (code, said)
@@ -52,7 +52,7 @@ def test_memory_that_does_not_suffice(error: BaseException, capsys: pytest.Captu
     [RuntimeError("shape"), ConnectionRefusedError(111, "refused"), BrokenPipeError(32, "of a socket")],
 )
 def test_a_mistake_in_the_code_keeps_its_stack_trace(error: Exception) -> None:
-    with pytest.raises(type(error)), reporting(debug=False):
+    with pytest.raises(type(error)), reporting(traces=False):
         raise error
 
 
@@ -63,7 +63,7 @@ def test_a_stop_is_told_in_place_of_the_error_that_it_led_to(capsys: pytest.Capt
 
 
 def test_stack_traces_on_demand() -> None:
-    with pytest.raises(ConfigError), reporting(debug=True):
+    with pytest.raises(ConfigError), reporting(traces=True):
         raise ConfigError("wrong.")
 
 
@@ -78,7 +78,7 @@ def test_what_the_output_cannot_encode_is_written_as_utf8(monkeypatch: pytest.Mo
     """As in `sts-lightning score ... > out.csv` on Windows."""
     written = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="cp1252", newline="\n"))
-    with reporting(debug=False):
+    with reporting(traces=False):
         sys.stdout.write("数据,é\n")
     assert written.getvalue() == "数据,é\n".encode()
 
@@ -86,14 +86,14 @@ def test_what_the_output_cannot_encode_is_written_as_utf8(monkeypatch: pytest.Mo
 def test_an_output_in_utf16_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="utf-16-le", newline="\n"))
-    with reporting(debug=False):
+    with reporting(traces=False):
         sys.stdout.write("数\n")
     assert written.getvalue() == "数\n".encode("utf-16-le")
 
 
 def test_handlers_of_the_process_are_what_they_were() -> None:
     before = logging.Handler.handleError
-    with pytest.raises(SystemExit), reporting(debug=False), reporting(debug=False):
+    with pytest.raises(SystemExit), reporting(traces=False):
         assert logging.Handler.handleError is not before
         raise ConfigError("wrong")
     assert logging.Handler.handleError is before

@@ -39,6 +39,7 @@ from sts_lightning.core.errors import ConfigError
 def test_a_mistake_names_its_group(argument: str, named: str) -> None:
     with pytest.raises(ConfigError, match=argument.partition("=")[0]) as caught:
         check_choices(["seed=2", argument])
+    assert "\n" not in str(caught.value)
     assert caught.value.key == argument.partition("=")[0]
     assert named in str(caught.value)
 
@@ -51,8 +52,25 @@ def test_a_mistake_names_its_group(argument: str, named: str) -> None:
         ["model={pooling: cls}", "model.pooling=mean", "~callbacks", "+recipe=qlora"],
         ["hydra/launcher=nonsense"],
         ["--config-path=mine", "model=my_own"],
-        ["not an override", "="],
+        ["--cfg", "job", "model=minilm", "-m", "seed=1,2"],
+        ["hydra.mode=MULTIRUN", "seed=1,2"],
     ],
 )
 def test_everything_else_is_left_to_hydra(arguments: list[str]) -> None:
     check_choices(arguments)
+
+
+def test_mistakes_are_told_together() -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_choices(
+            ["model=minilmm", "callbacks=[emaa,rank_monitor]", "seed=1,2", "pearson", "path=[a"], "eval"
+        )
+    assert [line.partition(" ")[0] for line in str(caught.value).split("\n  ")] == [
+        "5",
+        "pearson",
+        "path=[a:",
+        "model=minilmm:",
+        "callbacks=[emaa,rank_monitor]:",
+        "seed=1,2",
+    ]
+    assert "ckpt=RUN" in str(caught.value)

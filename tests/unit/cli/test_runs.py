@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["runs", str(folder), "--csv", str(folder / "all.csv")])
+    main(["runs", "list", str(folder), "--csv", str(folder / "all.csv")])
     text = capsys.readouterr().out
     assert "81.00 ± 1.41" in text
     assert text.index("loss=InfoNCELoss") < text.index("loss=PearsonLoss")  # the best average first
@@ -35,7 +35,7 @@ def test_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_sorted_and_filtered(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["runs", str(folder), "--sort", "minutes", "--each"])
+    main(["runs", "list", str(folder), "--sort", "minutes", "--each"])
     text = capsys.readouterr().out
     assert text.index("80.00") < text.index("81.50") < text.index("82.00")
     where = ["--where", "loss=InfoNCELoss", "--where", "optim.lr=0.00001", "--where", "init_from=null"]
@@ -47,7 +47,7 @@ def test_sorted_and_filtered(folder: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_brackets_in_settings_are_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(folder / "d", settings(1, loss="[/b]"), 79.0)
-    main(["runs", str(folder)])
+    main(["runs", "list", str(folder)])
     assert "loss=[/b]" in capsys.readouterr().out
 
 
@@ -55,8 +55,8 @@ def test_best_run_for_scripts(
     folder: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO"):
-        main(["runs", str(folder), "--best"])
-        main(["runs", str(folder), "--best", "--where", "loss=InfoNCELoss"])
+        main(["runs", "list", str(folder), "--best"])
+        main(["runs", "list", str(folder), "--best", "--where", "loss=InfoNCELoss"])
     assert caplog.messages == [str(folder / "b"), str(folder / "c")]
 
 
@@ -66,13 +66,13 @@ def test_best_of_runs_with_the_same_dev_pairs_alone(
     write(folder / "d", settings(1, dev="stsb"), 84.0, {"dev": "one"})
     write(folder / "e", settings(2, dev="stsb"), 83.0, {"dev": "one"})
     with caplog.at_level("INFO"):
-        main(["runs", str(folder), "--best"])  # the others do not state theirs
+        main(["runs", "list", str(folder), "--best"])  # the others do not state theirs
     assert caplog.messages == [str(folder / "d")]
     write(folder / "f", settings(3), 85.0, {"dev": "other"})
     said = leaves("runs", str(folder), "--best", capsys=capsys)
     assert f"{folder / 'd'} and {folder / 'f'} have scores of different pairs" in said
     with caplog.at_level("INFO"):
-        main(["runs", str(folder), "--best", "--where", "dev=stsb"])
+        main(["runs", "list", str(folder), "--best", "--where", "dev=stsb"])
     assert caplog.messages[1:] == [str(folder / "d")]
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
 
-from sts_lightning.cli import hydra_app
+from sts_lightning.cli.hydra_app import with_choices
 from sts_lightning.config.by_file import choose_by_file
 from sts_lightning.config.compose import check_choices, compose_train
 from sts_lightning.core.errors import ConfigError, DataError
@@ -132,19 +131,17 @@ def test_the_choice_names_the_run_and_keeps_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    "typed", ["path=qa.csv -m seed=1,2", "-m seed=1,2 +path=qa.csv --plan", "path=qa.csv"]
+    "typed", ["path=qa.csv -m seed=1,2", "-m seed=1,2 +path=qa.csv plan=true", "path=qa.csv"]
 )
-def test_a_command_is_completed_where_the_file_is_named(typed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hydra's parser takes all settings in a row; jobs and Lightning's processes repeat the command."""
-    words = ["train.py", *typed.split()]
-    monkeypatch.setattr(sys, "argv", list(words))
-    monkeypatch.setattr(hydra_app, "_typed", list(words))
-    hydra_app._add_choices()
-    expected = " ".join(words).replace("qa.csv", "qa.csv data=triplets_file loss=infonce")
-    assert " ".join(sys.argv) == " ".join(hydra_app._typed) == expected
+def test_a_command_is_completed_among_its_settings(typed: str) -> None:
+    """Hydra's parser takes all settings in a row."""
+    words = typed.split()
+    first = next(index for index, word in enumerate(words) if "=" in word)
+    expected = [*words[:first], "data=triplets_file", "loss=infonce", *words[first:]]
+    assert with_choices(words) == expected
+    assert with_choices(expected) == expected  # jobs and Lightning's processes repeat the command
 
 
-def test_help_reads_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["train.py", "path=none.csv", "--help"])
-    hydra_app._add_choices()
-    assert sys.argv[1:] == ["path=none.csv", "--help"]
+@pytest.mark.parametrize("other", ["--help", "resume=runs/a"])
+def test_help_and_a_resumed_run_read_no_file(other: str) -> None:
+    assert with_choices(["path=none.csv", other]) == ["path=none.csv", other]

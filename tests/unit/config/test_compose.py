@@ -14,16 +14,18 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config
 from sts_lightning.config.compose import check_choices, compose_train, composing, explain
-from sts_lightning.core.conf_folders import VARIABLE, Entry
+from sts_lightning.core.conf_folders import VARIABLE, Entry, command_line
 from sts_lightning.core.errors import ConfigError
 
 
 def message(override: str, entry: Entry = "train") -> ConfigError:
     """What is said of an override on a command line without ``-m``."""
     given = ["data=toy", override] if entry == "train" else [override]
-    with composing(), pytest.raises((HydraException, OmegaConfBaseException)) as caught:
+    with pytest.raises((ConfigError, HydraException, OmegaConfBaseException)) as caught, composing():
+        check_choices(given, entry)
         compose(entry, given)
-    return explain(caught.value, entry, given)
+    error = caught.value
+    return error if isinstance(error, ConfigError) else explain(error, entry, given)
 
 
 CASES = {
@@ -35,6 +37,19 @@ CASES = {
     "regularizer.coefficient=1": "regularizer.coefficient: no such setting. It belongs to regularizer=",
     "hydra.sweep.dri=x": "hydra.sweep.dri: no such setting. Did you mean hydra.sweep.dir",
 }
+
+
+def test_settings_that_do_not_exist_are_told_together() -> None:
+    given = ["optim.lrr=1", "loss=infonce", "loss.temperature=1", "trainer={max_step: 2}", "foo=1", "seed=2"]
+    with composing(), pytest.raises(HydraException) as caught:
+        compose("train", given)
+    assert str(explain(caught.value, "train", given)).split("\n  ") == [
+        "2 mistakes:",
+        f"optim.lrr: no such setting. Did you mean optim.lr? See `{command_line('train', '--help')}`.",
+        f"foo: no such setting. See `{command_line('train', '--help')}`.",
+    ]
+    (error,) = [message("optim={lrr: 1}")]
+    assert error.key == "optim.lrr"
 
 
 @pytest.mark.parametrize("override", CASES)

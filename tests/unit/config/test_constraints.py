@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.check import check_config, check_known
+from sts_lightning.config.check import check_config
 from sts_lightning.config.compose import compose_job
 from sts_lightning.core.errors import ConfigError
 
@@ -27,7 +27,7 @@ Config = Callable[..., DictConfig]
         (["precision=32"], "precision", ["Did you mean 32-true?"]),
         (["optim.lr=nan"], "optim.lr", ["nan"]),
         (["seed=-1"], "seed", ["-1"]),
-        (["optim.betas=[0.9]"], "optim.betas", ["tuple[float, float]"]),
+        (["optim.betas=[0.9]"], "optim.betas", ["two numbers in [0, 1)"]),
         (["+loss.temprature=1"], "loss.temprature", ["official"]),
         (["loss=infonce", "+loss.temprature=1"], "loss.temprature", ["temperature?"]),
         (["loss._target_=sts_lightning.losses.none.None"], "loss._target_", ["losses.none.None"]),
@@ -109,9 +109,49 @@ def test_a_debug_run_wins_over_the_experiment_and_not_over_the_command_line(
 )
 def test_a_setting_that_nothing_reads(override: str, message: str, config: Callable[..., DictConfig]) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_known(config(override))
+        check_config(config(override))
 
 
 def test_a_setting_that_others_refer_to(config: Callable[..., DictConfig]) -> None:
-    check_known(config("+width=1e-3", "optim.lr=${width}"))
-    check_known(config("+trainer.extra.detect_anomaly=true", "callbacks=ema", "loss=infonce"))
+    check_config(config("+width=1e-3", "optim.lr=${width}"))
+    check_config(config("+trainer.extra.detect_anomaly=true", "callbacks=ema", "loss=infonce"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "lines"),
+    [
+        (
+            ["+optim.lrr=1", "optim.lr=-1", "seed=-1", "evaluation.final=7", "loss.official=7"],
+            [
+                "4 mistakes:",
+                "seed must lie between 0 and 4294967295, got -1.",
+                "optim.lr must be positive, got -1.0.",
+                "optim.lrr: no such setting. Did you mean optim.lr?",
+                "evaluation.final=7 is not among true, false.",
+            ],
+        ),
+        (
+            ["model=encoder", "optim.lr=nan", "trainer.wise_ft=[nan]", "optim.schedule=cos"],
+            [
+                "4 mistakes:",
+                "model.name is required. Set it on the command line: model.name=...",
+                "optim.lr=nan is no number up to 1e+12.",
+                "trainer.wise_ft=[nan] is no number up to 1e+12.",
+                "optim.schedule=cos is not among linear, cosine, constant_with_warmup. Did you mean cosine?",
+            ],
+        ),
+        (
+            ["data=pairs_file", "+loss.x=1", "data.batch_size=many"],
+            [
+                "3 mistakes:",
+                "path is required. Set it on the command line: path=...",
+                "loss.x: no such setting. There are: official. '~loss.x' leaves out what an experiment sets.",
+                "data.batch_size='many' is not of type int.",
+            ],
+        ),
+    ],
+)
+def test_mistakes_are_told_together(overrides: list[str], lines: list[str], config: Config) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_config(config(*overrides))
+    assert str(caught.value).split("\n  ") == lines

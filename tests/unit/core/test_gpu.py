@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sts_lightning.cli.hydra_app import run
+from sts_lightning.cli import hydra_app
 from sts_lightning.core.hardware import ALLOCATOR, NUMBERS, hidden_gpu, local_gpu, set_gpu_defaults
 
 
@@ -34,7 +34,8 @@ def test_memory_is_held_in_segments_that_grow(monkeypatch: pytest.MonkeyPatch) -
         patch.setattr(os, "environ", dict(os.environ))
         seen: dict[str, str] = {}
         patch.setattr(sys, "argv", ["train.py"])
-        run(lambda: seen.update(os.environ), "train")
+        patch.setattr(hydra_app.hydra, "main", lambda **_: lambda job: lambda: seen.update(os.environ))
+        hydra_app.run("train")
         assert [name for name in ALLOCATOR if name in seen] == ["PYTORCH_CUDA_ALLOC_CONF"]
         assert seen["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
 

@@ -22,7 +22,7 @@ def test_the_folder_of_a_sweep_without_a_name(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(HydraConfig.instance(), "cfg", None)
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = compose("train", ["model=tiny_bert", "data=toy"], return_hydra_config=True)
-    ProcessLauncher(None, None, None, None).setup(
+    ProcessLauncher(jobs=None, gpus_per_job=None, timeout_minutes=None).setup(
         hydra_context=HydraContext(ConfigLoaderImpl(ConfigSearchPathImpl()), Callbacks()),
         task_function=lambda _: None,
         config=cfg,
@@ -33,11 +33,19 @@ def test_the_folder_of_a_sweep_without_a_name(monkeypatch: pytest.MonkeyPatch) -
 def test_optunas_own_direction_is_rejected() -> None:
     """It would look for the lowest dev score."""
     pytest.importorskip("optuna")
-    launcher = ProcessLauncher(None, None, None, None)
+    launcher = ProcessLauncher(jobs=None, gpus_per_job=None, timeout_minutes=None)
     with initialize_config_dir(str(CONF), version_base="1.3"):
         launcher.config = compose("train", ["name=o", "hydra/sweeper=optuna"], return_hydra_config=True)
     with pytest.raises(ConfigError, match="searches for the lowest dev Spearman"):
         launcher.launch([], 0)
+
+
+def test_a_sweep_resumes_no_single_run() -> None:
+    launcher = ProcessLauncher(jobs=None, gpus_per_job=None, timeout_minutes=None)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        launcher.config = compose("train", ["name=o"], return_hydra_config=True)
+    with pytest.raises(ConfigError, match="resume is for one run"):
+        launcher.launch([["resume=a"], ["resume=b"]], 0)
 
 
 @pytest.mark.parametrize(

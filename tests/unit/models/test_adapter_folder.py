@@ -20,7 +20,8 @@ from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.export.export import write_adapter
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, WEIGHTS
-from sts_lightning.planning.skeleton import build_skeleton
+from sts_lightning.models.loading.meta import load_meta
+from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from tests.support.families import tiny, write
 from tests.support.hub_server import Hub
@@ -133,8 +134,8 @@ def test_the_shape_of_a_plan_is_that_of_the_base(tmp_path: Path) -> None:
     adapter_folder(tmp_path / "adapter", base)
     target = "sts_lightning.models.encoder.SentenceEncoder.from_pretrained"
     model = OmegaConf.create({"_target_": target, "name": str(tmp_path / "adapter")})
-    skeleton = build_skeleton(model, OmegaConf.create({"pooling": "mean"}))
-    assert (skeleton.depth, skeleton.encoder.device.type) == (1, "meta")
+    encoder = build_encoder(model, OmegaConf.create({"pooling": "mean"}), "cpu", load_meta)
+    assert (encoder.plain_backbone.config.num_hidden_layers, encoder.device.type) == (1, "meta")
 
 
 def test_an_adapter_on_an_adapter(tmp_path: Path) -> None:

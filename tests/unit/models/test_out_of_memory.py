@@ -161,7 +161,7 @@ def test_a_command_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr("sts_lightning.cli.runs.find_runs", find)
         with pytest.raises(SystemExit) as left:
-            program.main(["runs", "."])
+            program.main(["runs", "list", "."])
         return str(left.value)
 
     assert fail(ON_GPU) == f"error: {shortage(ON_GPU)}"

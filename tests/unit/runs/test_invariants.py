@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.identity import configuration_hash
+from sts_lightning.config.identity import configuration_hash, declared
 from sts_lightning.config.schema import COMPONENTS, EvalConfig, TrainConfig
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.listing import find_runs, group_seeds
@@ -29,7 +28,7 @@ FREE = {
         "devices num_nodes micro_batch_size chunk_tokens gradient_checkpointing cpu_fallback "
         "log_every_n_steps save_every keep_every keep_state"
     ),
-    "": "data_root papers logger cache_dir",
+    "": "data_root papers logger cache_dir trust traceback resume plan",
     "data": "num_workers",
     "auxiliary": "cache_dir",
 }
@@ -44,17 +43,8 @@ DEV = {"dev", *(f"data.{name}" for name in SPLIT)}
 ARGUMENTS = [*COMPONENTS, "data.batch_size", "loss.official", "model.max_length", "callbacks.ema.decay"]
 
 
-def fields_of(schema: Any, prefix: str = "") -> dict[str, Mapping[str, Any]]:
-    """Metadata of the leaves of a schema by dotted key."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for field in dataclasses.fields(schema):
-        group, key = field.default_factory, f"{prefix}{field.name}"
-        found |= fields_of(group, f"{key}.") if dataclasses.is_dataclass(group) else {key: field.metadata}
-    return found
-
-
-OF_TRAINING = fields_of(TrainConfig)
-OF_EVALUATION = fields_of(EvalConfig)
+OF_TRAINING = declared(TrainConfig)
+OF_EVALUATION = declared(EvalConfig)
 
 
 def other(value: Any) -> Any:
@@ -110,23 +100,23 @@ def test_each_setting_of_a_training(place: str, config: Config, tmp_path: Path) 
         by_hand |= {"seed": (False, False, True), "name": (False, True, True)}
     assert found == by_hand
 
-    declared = {key: OF_TRAINING.get(key, {}).get("affects", COMPONENTS.get(key, "result")) for key in keys}
-    free = {key for key, kind in declared.items() if kind not in ("result", "dev")}
+    kinds = {key: OF_TRAINING.get(key, COMPONENTS.get(key, "result")) for key in keys}
+    free = {key for key, kind in kinds.items() if kind not in ("result", "dev")}
     assert free - {"name"} == UNCHANGED & set(keys)
-    assert {key for key, kind in declared.items() if kind == "dev"} == DEV & set(keys)
+    assert {key for key, kind in kinds.items() if kind == "dev"} == DEV & set(keys)
 
 
 def test_each_setting_of_an_evaluation(config: Config, tmp_path: Path) -> None:
     one = untyped(config("model=tiny_bert", of="eval"))
-    for key, metadata in OF_EVALUATION.items():
+    for key, kind in OF_EVALUATION.items():
         same = key in UNCHANGED
         assert observed(one, perturbed(one, key), tmp_path / key)[:2] == (same, same), key
-        assert (metadata.get("affects", "result") not in ("result", "dev")) is same
+        assert (kind not in ("result", "dev")) is same
 
 
 def test_one_key_affects_the_same_in_training_and_evaluation() -> None:
     for key in OF_TRAINING.keys() & OF_EVALUATION.keys():
-        assert OF_TRAINING[key].get("affects") == OF_EVALUATION[key].get("affects"), key
+        assert OF_TRAINING[key] == OF_EVALUATION[key], key
 
 
 @pytest.mark.parametrize(

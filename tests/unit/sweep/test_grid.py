@@ -7,7 +7,7 @@ from hydra import compose
 
 from sts_lightning.config.compose import composing
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.sweep.grid import named
+from sts_lightning.sweep.grid import Grid, named
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,17 @@ def test_a_job_words_its_errors_as_a_single_run_does(override: str, reason: str,
         compose("train", [override])
     assert str(caught.value).startswith(f"job {override}: {reason}")
     assert caught.value.key == key
+
+
+def test_jobs_have_the_settings_of_the_command_but_for_its_plan() -> None:
+    """Also one that is resumed, whose command is the same, and one that another job starts from."""
+    typed = ["experiment=pcc", "model=minilm", "plan=24GB", "traceback=true", "trust=true"]
+    with composing():
+        grid = Grid(lambda texts, number: compose("train", texts, return_hydra_config=True))
+        job = grid.add(0, typed)
+        plain = Grid(grid.compose_job).add(0, typed[:2])
+    assert job.folder == plain.folder
+    first, last = grid.to_run()
+    assert last is job
+    assert job.overrides == ("experiment=pcc", "model=minilm", "traceback=true", "trust=true")
+    assert first.overrides[1:] == job.overrides[1:]

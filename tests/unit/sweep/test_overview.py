@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import logging
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
-from sts_lightning.sweep.overview import overview_table
+from sts_lightning.sweep.overview import overview, overview_table
 from tests.unit.sweep.conftest import jobs
 
 
@@ -39,3 +41,13 @@ def test_a_list_in_a_setting_is_no_markup(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=200)
     console.print(overview_table(planned, 1))
     assert "path=[a.csv,b.csv]" in console.file.getvalue()  # type: ignore[attr-defined]  # as given
+
+
+def test_one_job_is_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    planned = jobs(tmp_path, "one", "two")
+    with caplog.at_level(logging.INFO):
+        with overview(planned[:1], 1):
+            pass
+        with overview(planned, 2):
+            pass
+    assert caplog.messages == ["1 job, 1 at a time", "2 jobs, 2 at a time"]

@@ -226,7 +226,7 @@ def test_all_that_does_not_fit_is_told_at_once(config: Config) -> None:
     with pytest.raises(ConfigError) as caught:
         check_parts(assemble(check_config(config("data=toy", "name=run", *wrong)), "meta"))
     first, *lines = str(caught.value).splitlines()
-    assert first == "4 settings are wrong:"
+    assert first == "4 mistakes:"
     for named in (
         "trainer.extra.limit: no such setting",
         "path=mine.csv has",

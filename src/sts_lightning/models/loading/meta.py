@@ -1,14 +1,28 @@
-"""Backbones without the values of their weights: the model's own classes on torch's ``meta`` device."""
+"""Backbones without weights: the classes of the composed model, on torch's ``meta`` device."""
 
 from __future__ import annotations
 
+import itertools
+import json
+import math
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoTokenizer
-from transformers.quantizers.auto import AutoHfQuantizer
+import yaml
+from tokenizers import Tokenizer, processors
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 
-from sts_lightning.core.errors import UserError
 from sts_lightning.models.encoding import Base
 from sts_lightning.models.loading.backbone import (
     Loaded,
@@ -16,6 +30,7 @@ from sts_lightning.models.loading.backbone import (
     configure,
     dtype_of,
     explain,
+    is_causal,
     prepare,
     restrain_library,
     set_attention,
@@ -26,40 +41,129 @@ from sts_lightning.models.loading.own_file import base_of, read_own
 from sts_lightning.models.loading.quantization import quantization_config
 
 
-def load_on_meta(base: Base, trust_remote_code: bool = False, device: str | None = None) -> Loaded:
-    """Build a backbone by its shape, and load its tokenizer; see `load_backbone`.
+def load_meta(base: Base, trust_remote_code: bool = False, device: str | None = None) -> Loaded:
+    """Build a backbone whose weights have a shape and no values, and load its tokenizer.
 
-    Nothing is read but configuration and tokenizer. An adapter that would be merged into its base changes no
-    shape.
+    Only ``config.json`` and the tokenizer are read, from a folder, the hub or its cache. A published model
+    whose files are not on this machine has its published shape and a tokenizer that counts about as many
+    tokens; the attribute ``assumed`` of the backbone says so. Quantised layers are those of bitsandbytes.
+
+    Args:
+        base: The model, and how it is loaded.
+        trust_remote_code: Whether to run code that comes with the model.
+        device: Not used: the device is ``meta``.
+
+    Raises:
+        ConfigError: The shape of the model is not known here, or it has no such setting.
     """
-    name = str(base.name)
-    while find_adapter(name) is not None:
-        files = ModelFiles(name)
-        name = str(base_of(files, read_own(files)).name)
-    source, options = find(name)
-    options["trust_remote_code"] = trust_remote_code
+    name, assumed = str(base.name), list[str]()
     restrain_library()
+    while find_adapter(name) is not None:  # merged into its base, it changes no shape
+        folder = ModelFiles(name)
+        name = str(base_of(folder, read_own(folder)).name)
+    settings = _settings(name, trust_remote_code, assumed)
+    configure(settings, dict(base.config), name, trust_remote_code)
+    backbone = _build(replace(base, name=name), settings, trust_remote_code)
+    set_attention(backbone, base.config, name)
+    tokenizer = _tokenizer(name, trust_remote_code, is_causal(backbone), assumed)
+    backbone.assumed = tuple(assumed)  # type: ignore[assignment]  # a plain attribute
+    return backbone, tokenizer
+
+
+def _settings(name: str, trust_remote_code: bool, assumed: list[str]) -> PreTrainedConfig:
     try:
-        settings = AutoConfig.from_pretrained(source, **options)
-        configure(settings, dict(base.config), name, trust_remote_code)
-        tokenizer = AutoTokenizer.from_pretrained(source, **options)
-    except (UserError, ImportError):
-        raise
-    except Exception as error:  # each library has other errors for damaged files
-        raise explain(name, error) from error
+        settings: PreTrainedConfig = _read(AutoConfig, name, trust_remote_code)
+        return settings
+    except (OSError, ValueError) as error:
+        published = published_shape(name)
+        if published is None:
+            raise explain(name, error) from error
+        assumed.append("the shape is the published one (config.json is not on this machine)")
+        return published
+
+
+def _tokenizer(
+    name: str, trust_remote_code: bool, causal: bool, assumed: list[str]
+) -> PreTrainedTokenizerBase:
+    try:
+        tokenizer: PreTrainedTokenizerBase = _read(AutoTokenizer, name, trust_remote_code)
+        return tokenizer
+    except (OSError, ValueError):
+        assumed.append("tokens are counted by a simple tokenizer (that of the model is not on this machine)")
+        return counting_tokenizer(causal)
+
+
+def _read(reader: Any, name: str, trust_remote_code: bool) -> Any:
+    """Read a file of a model; that of a published one from the cache alone, since a plan knows it anyway."""
+    source, options = find(name)
+    if name.partition("@")[0] in _published()["shapes"]:
+        options["local_files_only"] = True
+    return reader.from_pretrained(source, trust_remote_code=trust_remote_code, **options)
+
+
+@cache
+def _published() -> Any:
+    return yaml.safe_load((files("sts_lightning.models.loading") / "published.yaml").read_text("utf-8"))
+
+
+def published_shape(name: str) -> PreTrainedConfig | None:
+    """Return the configuration of a published model, or None for another one.
+
+    Args:
+        name: Hub id, optionally followed by ``@commit``.
+    """
+    sizes = _published()["shapes"].get(name.partition("@")[0])
+    return None if sizes is None else AutoConfig.for_model(**sizes)
+
+
+def counting_tokenizer(causal: bool) -> PreTrainedTokenizerFast:
+    """Build a tokenizer that counts about as many tokens as a trained one.
+
+    Args:
+        causal: Whether a row has a start token alone, as decoders' rows have, or an end token too.
+    """
+    tokenizer = Tokenizer.from_str(json.dumps(_published()["tokenizer"]))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A" if causal else "<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **_published()["special_tokens"])
+
+
+def _build(base: Base, settings: PreTrainedConfig, trust_remote_code: bool) -> PreTrainedModel:
     precision = dtype_of(base.dtype)
-    architecture: Any = class_of(settings)
     with torch.device("meta"):
+        architecture: Any = class_of(settings)
         if hasattr(architecture, "from_config"):  # one of the library's loaders, not a class of a model
             model = architecture.from_config(settings, trust_remote_code=trust_remote_code, dtype=precision)
         else:
             model = architecture._from_config(settings, dtype=precision)
     if base.quantization != "none":
+        from transformers.quantizers.auto import AutoHfQuantizer
+
         quantizer = AutoHfQuantizer.from_config(quantization_config(base.quantization, precision))
         quantizer.preprocess_model(model=model, device_map={"": "cpu"})
         quantizer.postprocess_model(model=model)
         model.is_quantized = True
     backbone = take_encoder(model.eval(), str(base.name))
     prepare(backbone)
-    set_attention(backbone, base.config, name)
-    return backbone, tokenizer
+    return backbone
+
+
+def stored_bytes(module: nn.Module) -> int:
+    """Count the bytes of weights and buffers, those of bitsandbytes as they are once they are quantised.
+
+    A 4-bit weight of n elements has n / 2 bytes, a scale of one byte for 64 elements, for 256 of these one in
+    float32, their mean, and tables of 16 and of 256 numbers. An 8-bit weight has n bytes and a scale in
+    float32 for each output.
+    """
+    total = 0
+    for tensor in itertools.chain(module.parameters(), module.buffers()):
+        count, kind = tensor.numel(), type(tensor).__name__
+        if kind == "Params4bit":
+            scales = math.ceil(count / 64)
+            total += math.ceil(count / 2) + scales + 4 * (math.ceil(scales / 256) + 1 + 16 + 256)
+        elif kind == "Int8Params":
+            total += count + 4 * len(tensor)
+        else:
+            total += count * tensor.itemsize
+    return total
