@@ -123,21 +123,16 @@ def print_plan(table: Table, at_once: int | None, card: str | None) -> None:
     by_run, jobs = table.jobs()
     for job in jobs:
         entry: Entry = "train" if Path(job.script).stem == "train" else "eval"
-        print_run(job.run_folder, command_line(entry, *job.overrides), ())
-    from sts_lightning.planning.cost_lines import Costs  # torch, for which the list does not wait
+        print_run(job.run_folder, command_line(entry, *job.overrides))
+    from sts_lightning.planning.plan import Plan, print_plans  # torch, for which the list does not wait
 
-    cost = Costs(card)
     rows: dict[tuple[str, ...], list[Job]] = {}
     for run, job in by_run.items():
         if run.entry == "train":
             same = tuple(text for text in run.overrides if not text.startswith("seed="))
             rows.setdefault(same, []).append(job)
-    costs = []
-    for row in rows:
-        print_line(command_line("train", *row))
-        costs.append(cost.of(compose_train(row)))
-        print_line(f"{'':10}{costs[-1].text}", style="dim")
-    known = [each.seconds for each in costs if each.seconds is not None]
+    plans = print_plans(((command_line("train", *row), compose_train(row)) for row in rows), card)
+    known = [each.seconds for each in plans if isinstance(each, Plan) and each.seconds is not None]
     left = [[job for job in row if not job.run_folder.finished] for row in rows.values()]
     text = f"{counted(len(jobs), 'run')}, {sum(not job.run_folder.finished for job in jobs)} left"
     if len(known) == len(rows):
