@@ -10,7 +10,7 @@ CONSTRAINTS ?= constraints.txt
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-unit test-all test-oldest test-kills check-gpu lint size roads docs format bench-encode bench-train bench-gradient-cache bench-decoder \
 	bench-lora bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
-	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm docs-reproduction clean
+	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 30
@@ -117,9 +117,6 @@ reproduce-table2:  ## Pcc-tuning, Table 2 (7B models, GPUs); MODEL=minilm and PL
 
 reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm:
 	@$(MAKE) --no-print-directory reproduce TABLE=$(subst -,_,$(@:reproduce-%=%)) JOBS=$(or $(JOBS),2)
-
-docs-reproduction: install  ## write docs/reproduction.md: the state of every table and figure of the papers
-	$(BIN)/python tools/state_of_tables.py
 
 clean:  ## remove .venv and caches, keep the runs
 	rm -rf $(VENV) $(OLDEST) site .pytest_cache .mypy_cache .ruff_cache

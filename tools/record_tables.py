@@ -20,13 +20,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sts_lightning.reproduce.collect import Collected, collect
-from sts_lightning.reproduce.plan import open_table
-
 from sts_lightning.core.errors import CheckpointError, DataError, UserError
 from sts_lightning.core.files import read_json, write_atomic
 from sts_lightning.core.text import counted
 from sts_lightning.evaluation.statistics import Predictions, paired_difference, score_intervals
+from sts_lightning.reproduce.results import Collected, collect
+from sts_lightning.reproduce.table import open_table
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.listing import find_runs, group_seeds
 from sts_lightning.runs.metrics import MODEL_SETTINGS, UNKNOWN, evaluation_text, in_words
@@ -159,11 +158,9 @@ def record_of(collected: Collected, table: str, keep: Path | None = None) -> Rec
         if (cell := system.cell) is not None:
             means = {column: system.mean(column) for column in collected.columns}
             scores = {column: round(value, 4) for column, value in means.items() if value is not None}
-            # Without finished runs a search may have chosen nothing yet, and then there are none to name.
-            runs = collected.table.seed_runs(cell) if system.scores else []
-            single = [recorded_run(run.results, keep) for run in runs if run.run_folder.finished]
-            results.append(Result(cell.row, cell.model, len(system.scores), system.planned, scores, single))
-    model = collected.table.model
+            single = [recorded_run(run.folder, keep) for run in system.runs.runs]
+            results.append(Result(cell.row, cell.model, len(single), system.planned, scores, single))
+    model = collected.table.scale
     scale = "" if model is None else f" --model {model}"
     command = f"sts-lightning reproduce run {table}{scale}"
     return Record(table, model, "the run folders", results, command)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import click
 
 from sts_lightning.config.by_file import choose_by_file
-from sts_lightning.config.check import check_config, with_home
+from sts_lightning.config.check import check_config, unknown_key, with_home
 from sts_lightning.config.compose import check_choices
+from sts_lightning.config.schema import COMMAND
 from sts_lightning.config.start import compose_runs
 from sts_lightning.core.errors import UserError
 from sts_lightning.planning.plan import print_plans
@@ -25,6 +26,9 @@ def plan_command(overrides: Sequence[str], card: str | None) -> None:
     Overrides are those of the run, such as model=mistral7b prompt=eol.
     """
     overrides = [with_home(override) for override in overrides]
+    for key in COMMAND:
+        if any(override.startswith(f"{key}=") for override in overrides):
+            raise unknown_key(key, "It is one of `train` itself; a plan has --card.")
     check_choices(overrides)
     overrides = [*overrides, *choose_by_file(overrides)]
     runs = compose_runs(overrides)

@@ -50,7 +50,6 @@ def test_the_files_of_a_section_are_enough(what: str, tmp_path: Path) -> None:
     own = [name for name in added if name.startswith("tests/")]
     commands = [["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *own, *CONTRACTS[what]]]
     if what == "table":
-        commands.insert(0, ["tools/state_of_tables.py"])
         commands.append(["-m", "sts_lightning.cli.main", "reproduce", "plan", Path(*added).stem])
     for command in commands:
         done = subprocess.run(

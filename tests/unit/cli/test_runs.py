@@ -69,7 +69,7 @@ def test_best_of_runs_with_the_same_dev_pairs_alone(
         main(["runs", "list", str(folder), "--best"])  # the others do not state theirs
     assert caplog.messages == [str(folder / "d")]
     write(folder / "f", settings(3), 85.0, {"dev": "other"})
-    said = leaves("runs", str(folder), "--best", capsys=capsys)
+    said = leaves("runs", "list", str(folder), "--best", capsys=capsys)
     assert f"{folder / 'd'} and {folder / 'f'} have scores of different pairs" in said
     with caplog.at_level("INFO"):
         main(["runs", "list", str(folder), "--best", "--where", "dev=stsb"])
@@ -78,10 +78,10 @@ def test_best_of_runs_with_the_same_dev_pairs_alone(
 
 def test_mistakes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = [
-        leaves("runs", str(tmp_path / "absent"), capsys=capsys),
-        leaves("runs", str(folder), "--where", "loss", capsys=capsys),
-        leaves("runs", str(folder), "--where", "loss=Other", capsys=capsys),
-        leaves("runs", str(folder), "--sort", "speed", capsys=capsys),
+        leaves("runs", "list", str(tmp_path / "absent"), capsys=capsys),
+        leaves("runs", "list", str(folder), "--where", "loss", capsys=capsys),
+        leaves("runs", "list", str(folder), "--where", "loss=Other", capsys=capsys),
+        leaves("runs", "list", str(folder), "--sort", "speed", capsys=capsys),
     ]
     parts = ["absent", "KEY=VALUE", "loss=Other", "--sort speed"]
     assert [part for part, one in zip(parts, said, strict=True) if part not in one] == []

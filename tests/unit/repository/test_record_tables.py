@@ -24,9 +24,9 @@ from record_tables import (
 from scipy import stats
 
 from sts_lightning.core.errors import CheckpointError, DataError, UserError
-from sts_lightning.reproduce.collect import collect
-from sts_lightning.reproduce.plan import Table
-from tests.unit.reproduce.conftest import scores as scores
+from sts_lightning.reproduce.results import collect
+from sts_lightning.reproduce.table import Table
+from tests.unit.reproduce.conftest import cosines as cosines
 from tests.unit.reproduce.conftest import table as table
 
 
@@ -36,17 +36,18 @@ def record(scores: dict[str, float], model: str = "minilm", runs: int = 3) -> Re
 
 
 def test_a_record_holds_the_scores_of_the_table(
-    table: Table, scores: dict[str, list[float]], tmp_path: Path
+    table: Table, cosines: dict[str, list[np.ndarray]], tmp_path: Path
 ) -> None:
     path = tmp_path / "toy.json"
     update_record(path, record_of(collect(table, 20), "toy"))
     found = read_record(path)
     assert (found.table, found.model) == ("toy", None)
     by_row = {result.row: result for result in found.results}
-    assert list(by_row) == ["plain", "a|b_c", "absent"]
-    assert by_row["plain"].scores["average"] == pytest.approx(statistics.mean(scores["plain"]), abs=1e-4)
-    assert [run.scores["dev"] for run in by_row["plain"].single] == [80.0, 81.0, 82.0]
-    assert (by_row["absent"].runs, by_row["absent"].planned, by_row["absent"].scores) == (0, 3, {})
+    assert list(by_row) == ["plain", "a|b_c", "absent", "untuned"]
+    scores = [100 * stats.spearmanr(each, GOLD).statistic for each in cosines["plain"]]
+    assert by_row["plain"].scores["average"] == pytest.approx(statistics.mean(scores), abs=1e-4)
+    assert [run.scores["dev"] for run in by_row["plain"].single] == [81.0, 82.0]
+    assert (by_row["absent"].runs, by_row["absent"].planned, by_row["absent"].scores) == (0, 2, {})
 
 
 def test_a_row_keeps_runs_whose_folders_are_gone(tmp_path: Path) -> None:
