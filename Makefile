@@ -103,7 +103,7 @@ reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss
 	$(BIN)/python train.py -m experiment=stage2 precision=32-true seed=1,2,3 hydra.sweep.dir=runs/stage2
 	$(BIN)/sts-lightning runs mean runs/stage2/*
 
-tables: $(DEMO_STAMP)  ## list the tables that can be re-run and the figures that can be drawn, with what each needs
+tables: $(DEMO_STAMP)  ## list the tables that can be re-run, with what each needs
 	$(BIN)/sts-lightning reproduce list
 
 # Listing needs no extra; a launcher may.

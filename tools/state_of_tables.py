@@ -1,388 +1,173 @@
-"""Write docs/reproduction.md, the state of all tables and figures: python tools/state_of_tables.py."""
+"""Write docs/reproduction.md, the state of all tables and figures, or first record a table of runs/reproduce.
+
+python tools/state_of_tables.py [pcc_table3 [--model minilm]]
+python tools/state_of_tables.py --intervals stage2_minilm        those of a record with kept predictions
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-
-from omegaconf import OmegaConf
-from record_tables import MEANS_ONLY, RECORDS, Record, Result, read_record
-from sts_lightning.reproduce.figures import FIGURES
-from sts_lightning.reproduce.plan import Table
-from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec, compared_column, load_spec
+from typing import Any
 
 from sts_lightning.core.conf_folders import files_of
-from sts_lightning.core.files import write_atomic
+from sts_lightning.core.files import read_json, write_atomic
 from sts_lightning.core.text import counted
+from sts_lightning.evaluation.statistics import Predictions, paired_difference, score_intervals
+from sts_lightning.reproduce.results import collect
+from sts_lightning.reproduce.table import CITED, Table, TableSpec, compared_column, load_spec, open_table
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.predictions import load_predictions
 
-PAGE = RECORDS.parent / "reproduction.md"
+RECORDS = Path(__file__).resolve().parents[1] / "docs" / "results"
 
-AGREES = "runs and agrees in order"
-PLANNED = "planned only"
-NONE = "nothing to run"
+HEAD = """# Tables and figures of the papers
 
-HEADER = ("", "shows", "state", "command")
-NEEDS = ("", "rows", "models", "needs", "data")
+Made by `make docs-reproduction`; do not edit. Sources: the specifications in `conf/reproduce`, and the
+records of finished runs in `docs/results`, which `python tools/state_of_tables.py TABLE` adds to.
 
-HEAD = f"""# Tables and figures of the papers
-
-Made by `make docs-reproduction`; do not edit. Sources: the specifications in `conf/reproduce`, the list of
-figures, and the records of finished runs in `docs/results`, which `python tools/record_tables.py TABLE`
-writes.
-
-- {AGREES}: all published rows that run here have their runs, and every pair of them is in the
+- runs and agrees in order: all published rows that run here have their runs, and every pair of them is in the
   published order.
-- {RUNS}: some rows have results. In brackets: pairs of rows in the published order, of those compared. A pair
+- runs: some rows have results. In brackets: pairs of rows in the published order, of those compared. A pair
   is compared by the average (else the dev score, the only column, or the mean of all columns) if all
-  published models that have both rows order them alike. The model is named if it is not a published one, and
-  so is the source of the scores; "{MEANS_ONLY}": without the single runs, so that no interval follows from
-  the record. A figure runs if runs that it can be drawn from are recorded.
-- {PLANNED}: it runs with the command, and no results have been recorded.
-- {CITED}: no row can be run. {NONE}: it has no results.
+  published models that have both rows order them alike. The scale is named if the models are not
+  the published ones; "recorded as means only": without the single runs, so that no interval follows from it.
+- planned only: it runs with the command, and no results have been recorded. -: it has no results.
 
 `MODEL=minilm` (in `make`) or `--model minilm` runs the rows of any table on a laptop, `smollm2_135m`
-Tables 3, 5 and 8 of Pcc-tuning with a small decoder.
+Tables 3, 5 and 8 of Pcc-tuning with a small decoder. Its plan shows memory and time.
 """
 
-
-@dataclass(frozen=True)
-class Item:
-    """A table or figure of a paper that no specification covers.
-
-    Attributes:
-        why: What it shows, since it has no scores.
-        command: Command that shows the same here; empty if there is none.
-        drawn_from: Table whose runs it is drawn from; None for an item without results.
-    """
-
-    why: str
-    command: str = ""
-    drawn_from: str | None = None
-
-
-PAPERS = {
-    "Pcc-tuning": (8, 2),
-    "Pcc-tuning v1": (6, 2),
-    "STS-Regression": (7, 3),
-    "Rank reduction": (8, 7),
-}
-"""Number of tables and of figures of each paper."""
-
-DRAWN_IN = "drawn from MiniLM ([Rank reduction](papers/rank_reduction.md)), not from BERT"
-
-DRAWN = {
-    "rank_figure3": DRAWN_IN,
-    "rank_figure4": f"{DRAWN_IN}, with three tasks made from plain text by SentEval's rules: its own "
-    "were not at hand",
-}
-"""Figures that were drawn from runs of no table, and what they mix."""
+DRAW = "python examples/paper_figures.py"
 
 OTHERS = {
-    "Pcc-tuning, Table 4": Item("templates, which are conf/prompt/{eol,sth,sum}.yaml"),
-    "Pcc-tuning, Figure 1": Item("a drawing; its bound", "sts-lightning ceiling"),
-    "Pcc-tuning, Figure 2": Item("a drawing of the two stages"),
-    "Pcc-tuning v1, Table 3": Item("templates, which are conf/prompt/{eol,sth,sum}.yaml"),
-    "Pcc-tuning v1, Figure 1": Item("a drawing; its bound", "sts-lightning ceiling"),
-    "Pcc-tuning v1, Figure 2": Item("a drawing of the two stages"),
-    "STS-Regression, Table 2": Item("hyper-parameters, which are those of regression_table1"),
-    "STS-Regression, Table 7": Item("pairs of SICK-R that leak", "sts-lightning leaks --list leaks.csv"),
-    "STS-Regression, Figure 1": Item("a drawing of the Siamese network"),
-    "STS-Regression, Figure 3": Item("a drawing of the two steps"),
-    "Rank reduction, Table 6": Item("hyper-parameters, which are those of rank_table8"),
-    "Rank reduction, Table 7": Item("hyper-parameters, which are those of rank_table2"),
-    "Rank reduction, Figure 5": Item(
-        "rank against dev score by phase, plots/rank_against_dev.png of each run with callbacks=rank_monitor",
-        "python train.py experiment=simcse_unsup callbacks=rank_monitor",
-        drawn_from="rank_table2",
+    "Pcc-tuning, Table 4": ("templates, which are conf/prompt/{eol,sth,sum}.yaml", "-", ""),
+    "Pcc-tuning, Figure 1": ("a drawing; its bound", "-", "sts-lightning ceiling"),
+    "Pcc-tuning, Figure 2": ("a drawing of the two stages", "-", ""),
+    "Pcc-tuning v1, Table 3": ("templates, which are conf/prompt/{eol,sth,sum}.yaml", "-", ""),
+    "Pcc-tuning v1, Figure 1": ("a drawing; its bound", "-", "sts-lightning ceiling"),
+    "Pcc-tuning v1, Figure 2": ("a drawing of the two stages", "-", ""),
+    "STS-Regression, Table 2": ("hyper-parameters, which are those of regression_table1", "-", ""),
+    "STS-Regression, Table 7": ("pairs of SICK-R that leak", "-", "sts-lightning leaks --list leaks.csv"),
+    "STS-Regression, Figure 1": ("a drawing of the Siamese network", "-", ""),
+    "STS-Regression, Figure 2": ("Translated ReLU and Smooth K2", "runs", f"{DRAW} regression_figure2"),
+    "STS-Regression, Figure 3": ("a drawing of the two steps", "-", ""),
+    "Rank reduction, Table 6": ("hyper-parameters, which are those of rank_table8", "-", ""),
+    "Rank reduction, Table 7": ("hyper-parameters, which are those of rank_table2", "-", ""),
+    "Rank reduction, Figure 1": ("rank and score of systems", "runs", f"{DRAW} rank_figure1 RUN..."),
+    "Rank reduction, Figure 2": ("rank and score over steps", "runs", f"{DRAW} rank_figure2 RUN..."),
+    "Rank reduction, Figure 3": (
+        "alignment and uniformity over steps",
+        "runs (MiniLM)",
+        f"{DRAW} rank_figure3 RUN...",
     ),
+    "Rank reduction, Figure 4": ("probing tasks over steps", "runs (MiniLM)", f"{DRAW} rank_figure4 RUN..."),
+    "Rank reduction, Figure 5": (
+        "rank against dev score by phase, plots/rank_against_dev.png of each run with callbacks=rank_monitor",
+        "runs",
+        "python train.py experiment=simcse_unsup callbacks=rank_monitor",
+    ),
+    "Rank reduction, Figure 6": ("rank and deviation over seeds", "runs", f"{DRAW} rank_figure6 RUN..."),
+    "Rank reduction, Figure 7": ("ends of phase 2 of several seeds", "runs", f"{DRAW} rank_figure7 RUN..."),
 }
-"""Tables and figures without a specification, by paper and number."""
+"""Tables without a specification, and figures: what they show, their state, and the command."""
 
-PARAMETERS = {
-    "bert_base": "110 M",
-    "bert_large": "335 M",
-    "glove": "word vectors",
-    "jina_v2": "137 M",
-    "llama2_7b": "7 B",
-    "llama2_7b_prefix": "7 B",
-    "llama7b": "7 B",
-    "minilm": "22 M",
-    "mistral7b": "7 B",
-    "nomic_v1": "137 M",
-    "opt6_7b": "6.7 B",
-    "roberta_base": "125 M",
-    "roberta_large": "355 M",
-}
-"""Number of parameters of the models of the tables."""
+PAPERS = ("Pcc-tuning", "Pcc-tuning v1", "STS-Regression", "Rank reduction")
+
+Record = Mapping[str, Any]
+"""A file of `RECORDS`: ``table``, ``model`` (the scale), ``source``, and ``results`` by row and model."""
 
 
-@dataclass(frozen=True)
-class Order:
-    """Agreement of the order of rows with the published one.
-
-    Attributes:
-        agreeing: Number of pairs of rows that are in the published order.
-        pairs: Number of pairs that both have results and that all published models order alike.
-        complete: Whether all published rows have all their runs.
-    """
-
-    agreeing: int
-    pairs: int
-    complete: bool
-
-    @property
-    def agrees(self) -> bool:
-        """Whether every row has its runs, and every pair is in the published order."""
-        return self.complete and self.agreeing == self.pairs > 0
-
-
-@dataclass(frozen=True)
-class Line:
-    """A table or figure on the page.
-
-    Attributes:
-        paper: Name of the paper.
-        number: ``Table 1``, ``Figure 2``.
-        cells: What it shows, its state and its command.
-        needs: Rows, models, hardware and data; empty for what does not run.
-        mixes: Whose settings it mixes.
-    """
-
-    paper: str
-    number: str
-    cells: tuple[str, str, str]
-    needs: tuple[str, str, str, str] = ("", "", "", "")
-    mixes: str = ""
-
-    @property
-    def name(self) -> str:
-        """Paper and number."""
-        return f"{self.paper}, {self.number}"
-
-    @property
-    def place(self) -> tuple[int, bool, int]:
-        """Place on the page: papers, tables before figures, numbers."""
-        kind, number = self.number.split()
-        return list(PAPERS).index(self.paper), kind == "Figure", int(number)
-
-
-def state_page(records: Path) -> str:
-    """Return the page as Markdown.
-
-    Args:
-        records: Folder of the records.
-
-    Raises:
-        ConfigError: A specification is invalid.
-        DataError: A record is broken.
-    """
-    found = [read_record(path) for path in sorted(records.glob("*.json"))]
-    specs = _tables()
-    of_tables = {name: [record for record in found if record.table == name] for name in specs}
-    lines = [
-        *(_table_line(name, spec, of_tables[name]) for name, spec in specs.items()),
-        *_figure_lines(of_tables),
-        *_other_lines(of_tables),
-    ]
-    lines.sort(key=lambda line: line.place)
+def state_page(records: Sequence[Record]) -> str:
+    """Return the page as Markdown."""
+    lines = {name: ["", *map(str, item)] for name, item in OTHERS.items()}
     mixed: dict[str, list[str]] = {}
-    for line in lines:
-        if line.mixes:
-            mixed.setdefault(line.mixes, []).append(line.name)
-    parts = [
-        HEAD + "\n" + _markdown(HEADER, [(line.name, *line.cells) for line in lines]),
-        "## What each needs\n\nRows that run, and those that are cited (`sts-lightning reproduce list` says why).",
-        _markdown(NEEDS, [(line.name, *line.needs) for line in lines if any(line.needs)]),
-        "## Whose settings each mixes\n\n[Deviations](deviations.md) has the single ones.",
-        "\n".join(f"- {'; '.join(names)}: {what}." for what, names in mixed.items()),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _markdown(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = [header, tuple("---" for _ in header), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in lines)
-
-
-def _parse(title: str) -> tuple[str, str, str] | None:
-    """Split a title into paper, number and content; None for one that is not of a paper."""
-    match = re.fullmatch(r"(.+), ((?:Table|Figure) \d+) \((.*)\)(.*)", title)
-    if match is None or match[1] not in PAPERS:
-        return None
-    return match[1], match[2], match[3] + match[4]
-
-
-def _tables() -> dict[str, TableSpec]:
-    specs = {name: load_spec(path) for name, path in files_of("reproduce").items()}
-    return {name: spec for name, spec in specs.items() if _parse(spec.title) is not None}
-
-
-def _table_line(name: str, spec: TableSpec, records: list[Record]) -> Line:
-    parsed = _parse(spec.title)
-    assert parsed is not None
-    table = Table(spec, Path("runs"))
-    cells = [cell for cell in table.cells if spec.rows[cell.row].shown]
-    models = dict.fromkeys(cell.model for cell in cells if cell.model is not None)
-    shown = len({cell.row for cell in cells})
-    cited = len(spec.published.get(CITED, {}))
-    return Line(
-        *parsed[:2],
-        (parsed[2], _state(spec, records) if cells else CITED, f"`make reproduce TABLE={name}`"),
-        (
-            f"{shown} run{f', {cited} cited' if cited else ''}",
-            ", ".join(f"{model} ({PARAMETERS[model]})" for model in models),
-            f"{counted(table.count(), 'run')}, each {spec.needs}",
-            ", ".join(_data(spec)),
-        ),
-        spec.mixes,
-    )
-
-
-def _state(spec: TableSpec, records: list[Record]) -> str:
-    """Return the state of a table by each of its records, the one with the published models first."""
-    told = [record for record in records if any(result.runs for result in record.results)]
-    told.sort(key=lambda record: (record.model is not None, str(record.model)))
-    return "<br>".join(_state_of_record(spec, record) for record in told) or PLANNED
-
-
-def _state_of_record(spec: TableSpec, record: Record) -> str:
-    order = order_of(spec, record)
-    done = sum(result.runs for result in record.results)
-    planned = sum(result.planned for result in record.results)
-    scale = "" if record.model is None else f"{record.model}, "
-    pairs = (
-        f"{order.agreeing} of {counted(order.pairs, 'pair')} by {compared_column(spec.columns) or 'the mean'}"
-    )
-    runs = f"{scale}{done} of {counted(planned, 'run')}"
-    alone = any(result.runs and not result.single for result in record.results)
-    source = f"{record.source}, {MEANS_ONLY}" if alone else record.source
-    return f"{AGREES if order.agrees else RUNS} ({pairs}; {runs}; {source})"
-
-
-def _data(spec: TableSpec) -> list[str]:
-    """Return the data of all runs of a table: what they train on, then what they are tested on."""
-    train: dict[str, None] = {}
-    tests: dict[str, None] = {}
-    trained = [*(run.overrides for run in spec.before.values())]
-    trained += [row.overrides for row in spec.rows.values() if row.trains]
-    for overrides in [*trained, *(row.overrides for row in spec.rows.values() if not row.trains)]:
-        given = {text.partition("=")[0]: text.partition("=")[2] for text in (*spec.overrides, *overrides)}
-        if overrides in trained:
-            train[given.get("data") or _data_of(given.get("experiment", ""))] = None
-        tests[{"transfer": "transfer tasks", "mteb": "MTEB"}.get(given.get("suite", ""), "STS tasks")] = None
-    if all(not row.shown for row in spec.rows.values() if row.trains):
-        tests.pop("STS tasks", None)  # only preparations are trained, and their scores are not shown
-    return [*train, *tests]
-
-
-@cache
-def _data_of(experiment: str) -> str:
-    """Return the choice of the group data of an experiment, by its defaults."""
-    path = files_of("experiment")[experiment] if experiment else files_of("")["train"]
-    defaults = OmegaConf.to_container(OmegaConf.load(path))
-    assert isinstance(defaults, dict)
-    parents = []
-    for entry in defaults.get("defaults", []):
-        if isinstance(entry, dict):
-            for key, value in entry.items():
-                if key in ("override /data", "data"):
-                    return str(value)
-        elif entry != "_self_" and experiment:
-            parents.append(str(entry))
-    return _data_of(parents[0] if parents else "")
-
-
-def _figure_lines(of_tables: dict[str, list[Record]]) -> list[Line]:
-    lines = []
-    for name, spec in FIGURES.items():
-        parsed = _parse(spec.title)
-        assert parsed is not None
-        table = re.search(r"--table (\w+)", spec.commands[-1])
-        runs = spec.drawn_from == "nothing" or name in DRAWN or _recorded(of_tables, table and table[1])
-        command = "<br>".join(f"`{command}`" for command in spec.commands)
-        lines.append(
-            Line(
-                *parsed[:2],
-                (parsed[2], RUNS if runs else PLANNED, command),
-                ("", "", spec.needs, ""),
-                DRAWN.get(name, ""),
-            )
+    needs = []
+    for file in files_of("reproduce"):
+        spec = load_spec(file)
+        parsed = re.fullmatch(r"(.+, Table \d+) \((.*)\)(.*)", spec.title)
+        if parsed is None:
+            continue
+        states = [state for record in records if record["table"] == file for state in _states(spec, record)]
+        shown = parsed[2] + parsed[3]
+        lines[parsed[1]] = ["", shown, "<br>".join(states) or "planned only", f"make reproduce TABLE={file}"]
+        runs = len(Table(file, spec, Path("runs")).all_runs())
+        cited = len(spec.published.get(CITED, {}))
+        needs.append(
+            [parsed[1], f"{counted(runs, 'run')}, each {spec.needs}", ", ".join(spec.models), str(cited)]
         )
-    return lines
+        if spec.mixes:
+            mixed.setdefault(spec.mixes, []).append(parsed[1])
+
+    def place(name: str) -> tuple[int, bool, int]:
+        paper, item = name.split(", ")
+        kind, number = item.split()
+        return PAPERS.index(paper), kind == "Figure", int(number)
+
+    rows = [
+        [name, *lines[name][1:3], lines[name][3] and f"`{lines[name][3]}`"]
+        for name in sorted(lines, key=place)
+    ]
+    needs.sort(key=lambda row: place(row[0]))
+    mixes = [f"- {'; '.join(names)}: {what}." for what, names in mixed.items()]
+    return "\n\n".join(
+        [
+            HEAD + "\n" + _markdown(["", "shows", "state", "command"], rows),
+            "## What each needs",
+            _markdown(["", "needs", "models", "rows cited, not run"], needs),
+            "## Whose settings each mixes\n\n[Deviations](deviations.md) has the single ones.",
+            "\n".join(mixes) + "\n",
+        ]
+    )
 
 
-def _other_lines(of_tables: dict[str, list[Record]]) -> list[Line]:
-    lines = []
-    for title, item in OTHERS.items():
-        paper, number = title.split(", ")
-        state = NONE
-        if item.drawn_from is not None:
-            state = RUNS if _recorded(of_tables, item.drawn_from) else PLANNED
-        command = f"`{item.command}`" if item.command else ""
-        lines.append(Line(paper, number, (item.why, state, command)))
-    return lines
+def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
 
 
-def _recorded(of_tables: dict[str, list[Record]], table: str | None) -> bool:
-    records = of_tables.get(table or "", [])
-    return any(result.runs for record in records for result in record.results)
+def _states(spec: TableSpec, record: Record) -> Iterator[str]:
+    done, planned = (sum(result[key] for result in record["results"]) for key in ("runs", "planned"))
+    if done:
+        agreeing, pairs = order_of(spec, record)
+        words = "runs and agrees in order" if agreeing == pairs > 0 and done == planned else "runs"
+        scale = f"{record['model']}, " if record["model"] else ""
+        by = compared_column(spec.columns) or "the mean"
+        alone = all(result.get("single") for result in record["results"] if result["runs"])
+        source = record["source"] if alone else f"{record['source']}, recorded as means only"
+        runs = f"{scale}{done} of {counted(planned, 'run')}"
+        yield f"{words} ({agreeing} of {counted(pairs, 'pair')} by {by}; {runs}; {source})"
 
 
-def order_of(spec: TableSpec, record: Record) -> Order:
-    """Compare the order of the rows with the published one.
+def order_of(spec: TableSpec, record: Record) -> tuple[int, int]:
+    """Return how many pairs of rows are in the published order, of those that are compared.
 
     Two rows are compared if the published scores of every model that has both order them alike; scores here
     that are equal disagree.
-
-    Args:
-        spec: Specification of the table.
-        record: Scores of its rows.
     """
-    here = {(result.row, result.model): result for result in record.results}
     column = compared_column(spec.columns)
-    complete = True
-    signs: dict[tuple[str, str, str | None, str | None], set[int]] = {}
+
+    def key(scores: Mapping[str, float]) -> float | None:
+        known = [scores[name] for name in ([column] if column else spec.columns) if name in scores]
+        return sum(known) / len(known) if len(known) == (1 if column else len(spec.columns)) else None
+
+    here = {(result["row"], result["model"]): key(result["scores"]) for result in record["results"]}
+    signs: dict[tuple[str, str, float, float], set[int]] = {}
     for model, systems in spec.published.items():
-        if model == CITED:
-            continue
-        found: dict[str, Result] = {}
-        for row in systems:
-            if record.model is not None and row in spec.rows and not spec.rows[row].scaled:
-                continue
-            result = here.get((row, model)) or here.get((row, record.model)) or here.get((row, None))
-            if result is None or result.runs < result.planned:
-                complete = False
-            if result is not None and _key(result.scores, spec.columns, column) is not None:
-                found[row] = result
-        for first, second in combinations(found, 2):
-            published = [
-                _key(dict(zip(spec.columns, systems[row], strict=True)), spec.columns, column)
-                for row in (first, second)
-            ]
-            place = (first, second, found[first].model, found[second].model)
-            signs.setdefault(place, set()).add(_sign(published[0], published[1]))
-    agreeing = pairs = 0
-    for (first, second, model1, model2), published_signs in signs.items():
-        if len(published_signs) != 1 or 0 in published_signs:
-            continue
-        pairs += 1
-        values = [
-            _key(here[place].scores, spec.columns, column) for place in ((first, model1), (second, model2))
-        ]
-        agreeing += {_sign(values[0], values[1])} == published_signs
-    return Order(agreeing, pairs, complete)
-
-
-def _key(scores: dict[str, float], columns: Sequence[str], column: str | None) -> float | None:
-    if column is not None:
-        return scores.get(column)
-    if any(name not in scores for name in columns):
-        return None
-    return sum(scores[name] for name in columns) / len(columns)
+        if model != CITED:
+            scores = {row: here.get((row, model), here.get((row, record["model"]))) for row in systems}
+            values = {row: key(dict(zip(spec.columns, systems[row], strict=True))) for row in systems}
+            for first, second in combinations(systems, 2):
+                one, other = scores[first], scores[second]
+                if one is not None and other is not None:
+                    place = (first, second, one, other)
+                    signs.setdefault(place, set()).add(_sign(values[first], values[second]))
+    compared = {place: sign for place, found in signs.items() if len(found) == 1 for sign in found if sign}
+    return sum(_sign(one, other) == sign for (*_, one, other), sign in compared.items()), len(compared)
 
 
 def _sign(first: float | None, second: float | None) -> int:
@@ -391,5 +176,68 @@ def _sign(first: float | None, second: float | None) -> int:
     return (first > second) - (first < second)
 
 
+def record_of(table: Table) -> Record:
+    """Return the means of the finished runs of a table."""
+    collected = collect(table, resamples=1)
+    results = []
+    for system in collected.systems:
+        if system.cell is not None:
+            means = {column: system.mean(column) for column in collected.columns}
+            scores = {column: round(value, 4) for column, value in means.items() if value is not None}
+            counts = {"runs": len(system.runs.runs), "planned": system.planned}
+            results.append({"row": system.cell.row, "model": system.cell.model, **counts, "scores": scores})
+    return {"table": table.name, "model": table.scale, "source": "the run folders", "results": results}
+
+
+def interval_lines(name: str, to: str | None = None, records: Path = RECORDS) -> Iterator[str]:
+    """Yield mean and interval over test pairs of each row of a record whose predictions were kept.
+
+    Args:
+        name: Name of the record.
+        to: Another record, whose first row all rows are compared with.
+        records: Folder of the records.
+    """
+    baseline = None if to is None else _kept(read_json(records / f"{to}.json")["results"][0], records)
+    for result in read_json(records / f"{name}.json")["results"]:
+        predictions = _kept(result, records)
+        if not predictions:
+            yield f"{result['row']}: predictions were not kept"
+            continue
+        whole = score_intervals(predictions)["average"]
+        text = f"{result['row']}: {whole.estimate:.2f} [{whole.low:.2f}, {whole.high:.2f}]"
+        yield f"{text}; to {to} {paired_difference(predictions, baseline)['average']}" if baseline else text
+
+
+def _kept(result: Mapping[str, Any], records: Path) -> list[Predictions]:
+    """Return the predictions of all runs of a row; none if those of one were not kept."""
+    folder, found = RunFolder(records / "predictions"), list[Predictions]()
+    for run in result.get("single", []):
+        folder.predictions_file = folder.path / f"{(run['sha256'] or '')[:16]}.npz"
+        found += [load_predictions(folder)] if folder.predictions_file.is_file() else []
+    return found if len(found) == result["runs"] else []
+
+
+def main() -> None:
+    """Record a table if one is named, then write the page; or print intervals."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("table", nargs="?", help="a file of conf/reproduce")
+    parser.add_argument("--model", help="a file of conf/scale")
+    parser.add_argument("--folder", type=Path, default=Path("runs/reproduce"), help="folder of the runs")
+    parser.add_argument("--intervals", metavar="NAME", help="a file of docs/results")
+    parser.add_argument("--to", metavar="NAME", help="another one, to compare with its first row")
+    given = parser.parse_args()
+    if given.intervals is not None:
+        print(*interval_lines(given.intervals, given.to), sep="\n")
+        return
+    if given.table is not None:
+        record = record_of(open_table(given.table, given.model, given.folder))
+        stem = given.table if given.model is None else f"{given.table}_{given.model}"
+        write_atomic(RECORDS / f"{stem}.json", json.dumps(record, indent=1) + "\n")
+    records = [read_json(path) for path in sorted(RECORDS.glob("*.json"))]
+    write_atomic(RECORDS.parent / "reproduction.md", state_page(records))
+
+
 if __name__ == "__main__":
-    write_atomic(PAGE, state_page(RECORDS))
+    main()

@@ -13,9 +13,8 @@ import torch
 from sts_lightning.cli.main import main
 from sts_lightning.core.errors import CheckpointError, UntrustedError
 from sts_lightning.evaluation.statistics import compare
-from sts_lightning.reproduce.collect import collect
-from sts_lightning.reproduce.plan import Cell, Table
-from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
+from sts_lightning.reproduce.results import collect
+from sts_lightning.reproduce.table import Row, Table, TableSpec
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import check_links
 from sts_lightning.runs.state import begin_again
@@ -114,15 +113,9 @@ def test_compare_unpickles_nothing(run: Path, marker: Path) -> None:
 
 
 def test_reproduce_collects_numbers_only(run: Path, payload: str, marker: Path, tmp_path: Path) -> None:
-    spec = TableSpec(
-        title="Toy",
-        needs=Requirements(hours=1),
-        seeds=[1],
-        columns=["dev"],
-        rows={"one": RowSpec(["loss=cosent"])},
-    )
-    table = Table(spec, tmp_path / "table")
-    (planned,) = table.seed_runs(Cell("one"))
+    spec = TableSpec("Toy", {"one": Row(["loss=cosent"])}, seeds=[1], columns=["dev"])
+    table = Table("toy", spec, tmp_path / "table")
+    (planned,) = table.jobs()[1]
     shutil.copytree(run, planned.folder)
     pickled_predictions(planned.folder, marker)
     edit(planned.folder / "config.yaml", lambda cfg: PLACES["loss"](cfg, {"_target_": payload}))
