@@ -49,7 +49,10 @@ FRAGMENTS = 0.05
 """Fraction of the rest that is lost between tensors."""
 
 EFFICIENCY = 0.35
-"""Fraction of a card's peak that a step reaches; an assumption, which no card has confirmed."""
+"""Fraction of a card's peak that a step reaches: an assumption, which no card has confirmed.
+
+With it a 7B model's hours are those of version 0.3, which added up each operation's arithmetic or traffic.
+"""
 
 DEV_PAIRS, DEV_SENTENCES, REPORT_SENTENCES = 1_500, 2_910, 26_798
 """Pairs of STS-B dev, their distinct sentences, and those of STS-B dev and the seven test sets."""
