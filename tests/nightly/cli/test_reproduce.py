@@ -19,7 +19,7 @@ def _in_the_projects_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tables_are_listed(capsys: Capture) -> None:
-    main(["reproduce"])
+    main(["reproduce", "list"])
     listed = capsys.readouterr().out
     assert "pcc_table2" in listed
     assert (
