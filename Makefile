@@ -10,7 +10,7 @@ CONSTRAINTS ?= constraints.txt
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-unit test-all test-oldest test-kills check-gpu lint size roads docs format bench-encode bench-train bench-gradient-cache bench-decoder \
 	bench-lora bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
-	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm clean
+	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm docs-reproduction clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 30
@@ -103,7 +103,7 @@ reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss
 	$(BIN)/python train.py -m experiment=stage2 precision=32-true seed=1,2,3 hydra.sweep.dir=runs/stage2
 	$(BIN)/sts-lightning runs mean runs/stage2/*
 
-tables: $(DEMO_STAMP)  ## list the tables that can be re-run and the figures that can be drawn, with what each needs
+tables: $(DEMO_STAMP)  ## list the tables that can be re-run, with what each needs
 	$(BIN)/sts-lightning reproduce list
 
 # Listing needs no extra; a launcher may.
@@ -117,6 +117,9 @@ reproduce-table2:  ## Pcc-tuning, Table 2 (7B models, GPUs); MODEL=minilm and PL
 
 reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm:
 	@$(MAKE) --no-print-directory reproduce TABLE=$(subst -,_,$(@:reproduce-%=%)) JOBS=$(or $(JOBS),2)
+
+docs-reproduction: install  ## write docs/reproduction.md: the state of every table and figure of the papers
+	$(BIN)/python tools/state_of_tables.py
 
 clean:  ## remove .venv and caches, keep the runs
 	rm -rf $(VENV) $(OLDEST) site .pytest_cache .mypy_cache .ruff_cache

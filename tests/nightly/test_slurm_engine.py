@@ -71,10 +71,12 @@ needs: {{hours: 0.1}}
 seeds: [1]
 columns: [dev]
 overrides: {["model=tiny_bert", *SHORT_DATA, "logger=csv", "trainer.val_every=null"]}
-before:
-  head: {{overrides: [experiment=regression_head, data=toy, data.kind=classes, trainer.max_steps=2]}}
 rows:
-  mse: {{overrides: [loss=mse, trainer.init=final, trainer.max_steps=4], after: head}}
+  head:
+    train: [experiment=regression_head, data=toy, data.kind=classes, trainer.max_steps=2]
+    once: true
+    shown: false
+  mse: [loss=mse, trainer.init=final, trainer.max_steps=4, 'init_from=row:head']
 """
 
 

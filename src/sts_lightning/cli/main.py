@@ -82,11 +82,11 @@ DATA = {
 }
 
 REPRODUCE = {
-    "list": "the tables and figures, and what each needs",
+    "list": "the tables, and what each needs",
     "plan": "the runs of a table, with memory, steps and time",
     "run": "run what is left of a table, and report it",
     "report": "collect what has finished of a table",
-    "figure": "draw a figure of a paper from finished runs",
+    "figure": "figures of the papers: python examples/paper_figures.py",
 }
 
 RUNS = {

@@ -72,7 +72,7 @@ def files_of(group: str) -> dict[str, Path]:
     """Return the files of a group by name, sorted; a user's file replaces the package's of that name.
 
     Args:
-        group: Folder below those of the configuration, such as ``loss`` or ``reproduce/scale``.
+        group: Folder below those of the configuration, such as ``loss`` or ``hydra/launcher``.
     """
     # The user's folder last: a later entry of a dictionary replaces an earlier one.
     files = {path.stem: path for folder in reversed(folders()) for path in (folder / group).glob("*.yaml")}

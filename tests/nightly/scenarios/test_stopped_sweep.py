@@ -24,8 +24,8 @@ needs: {{hours: 0.1}}
 seeds: [1]
 columns: [dev]
 rows:
-  pearson: {{overrides: {["model=tiny_bert", *LONG, "loss=pearson"]}}}
-  cosent: {{overrides: {["model=tiny_bert", *LONG, "loss=cosent"]}}}
+  pearson: {["model=tiny_bert", *LONG, "loss=pearson"]}
+  cosent: {["model=tiny_bert", *LONG, "loss=cosent"]}
 """
 
 COMMANDS = {
@@ -34,6 +34,7 @@ COMMANDS = {
         "-m",
         "sts_lightning.cli.main",
         "reproduce",
+        "run",
         "two_rows",
         "--jobs",
         "2",

@@ -128,7 +128,7 @@ title: Mine
 needs: {{hours: 0.1}}
 seeds: [1]
 columns: [dev]
-rows: {{mine: {{overrides: {[*SHORT_RUN, "trainer.max_epochs=1", "loss=mine"]}}}}}
+rows: {{mine: {[*SHORT_RUN, "trainer.max_epochs=1", "loss=mine"]}}}
 """
 
 

@@ -20,11 +20,10 @@ from sts_lightning.models.loading.meta import load_meta, stored_bytes
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.planning.plan import CARDS, GIB, Shape, duration, find_card, plan, size, this_card
 from sts_lightning.reproduce.run import print_plan as print_table
-from sts_lightning.reproduce.table import Row, Table
+from sts_lightning.reproduce.table import Row, Table, TableSpec
 from sts_lightning.sweep.grid import Grid
 from sts_lightning.sweep.job_list import print_plan as print_jobs
 from tests.conftest import CONF, ROOT
-from tests.unit.reproduce.conftest import spec
 
 Config = Callable[..., DictConfig]
 
@@ -183,8 +182,7 @@ def test_the_three_commands_print_the_same_line_for_the_same_run(
             grid.add(seed, [*run, f"seed={seed}"])
         print_jobs(grid.composed_jobs(), lambda folder, cfg: None, "rtx4090")
     assert printed() == [expected] * 2
-    table = spec()
-    table.models, table.published, table.baselines, table.rows = [], {}, [], {"plain": Row(run)}
+    table = TableSpec("Toy", {"plain": Row(run)})
     print_table(Table("toy", table, tmp_path), None, "rtx4090")
     assert printed() == [expected]
 
