@@ -23,7 +23,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.check import check_config, path_override
+from sts_lightning.config.check import check_config, check_values, path_override
 from sts_lightning.config.identity import move_data
 from sts_lightning.config.schema import COMMAND, TrainConfig
 from sts_lightning.config.start import EarlierRun, earlier_runs
@@ -63,7 +63,8 @@ def train(cfg: DictConfig) -> float:
     folder = RunFolder(hydra.runtime.output_dir)
     overrides = [text for text in hydra.overrides.task if text.partition("=")[0] not in COMMAND]
     if cfg.resume is not None:
-        return _resume(RunFolder(cfg.resume), cfg.trust is True, cfg, overrides)
+        check_values(cfg)  # also trust, which is read here alone
+        return _resume(RunFolder(cfg.resume), cfg.trust, cfg, overrides)
     if (
         sweep
         and "BasicLauncher" in hydra.launcher._target_

@@ -37,7 +37,7 @@ Script = Callable[..., tuple[object, str]]
         (["data=pairs_file", "path=none.csv"], "none.csv: cannot be read"),
         (["resume=."], ". is not a run folder"),
         (["resume=''"], "resume needs the folder of a run."),
-        (["resume=.", "trust=my.Loss"], "trust=my.Loss: Value 'my.Loss' is not a valid bool"),
+        (["resume=.", "trust=my.Loss"], "trust=my.Loss is not among true, false"),
         (["--plan"], "plan lists the jobs of a sweep: add -m"),
         (["--share-stages", "-m"], "--share-stages is no option any more. Stages are runs of their own"),
         (["experiment=pcc", "+stages.stage2.loss=cosent"], "stages: no such setting. Stages are runs of"),

@@ -204,8 +204,8 @@ def test_tables_and_data(program: Program, tmp_path: Path) -> None:
     ran = program("reproduce", "run", "mine")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert (tmp_path / "runs/reproduce/tables/mine.md").is_file()
-    tables = program("reproduce").stdout
+    tables = program("reproduce", "list").stdout
     assert "Mine" in tables and "pcc_table3" in tables
     assert "Did you mean mine?" in program("plan", "loss=minee").stderr
-    listed = program("data")
+    listed = program("data", "status")
     assert "triplets" in listed.stdout.replace("\n", ""), listed.stderr

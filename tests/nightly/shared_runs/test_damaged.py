@@ -60,7 +60,7 @@ COMMANDS: dict[str, Command] = {
     "score": program("score", "RUN", "PAIRS"),
     "compare": program("runs", "compare", "RUN", "--to", "OTHER", "--resamples", "5"),
     "check": program("runs", "check", "RUN"),
-    "runs": program("runs", "RUN"),
+    "runs": program("runs", "list", "RUN"),
     "mean": program("runs", "mean", "RUN", "OTHER"),
     "resume": resume,
     "init_from": init_from,
