@@ -7,14 +7,12 @@ from collections.abc import Sequence
 import click
 
 from sts_lightning.config.by_file import choose_by_file
-from sts_lightning.config.check import check_config, unknown_key, with_home
+from sts_lightning.config.check import unknown_key, with_home
 from sts_lightning.config.compose import check_choices
 from sts_lightning.config.schema import COMMAND
 from sts_lightning.config.start import compose_runs
 from sts_lightning.core.errors import UserError
 from sts_lightning.planning.plan import print_plans
-from sts_lightning.training.assembly import assemble
-from sts_lightning.workflows.checks import check_parts
 
 
 @click.command("plan")
@@ -31,9 +29,6 @@ def plan_command(overrides: Sequence[str], card: str | None) -> None:
             raise unknown_key(key, "It is one of `train` itself; a plan has --card.")
     check_choices(overrides)
     overrides = [*overrides, *choose_by_file(overrides)]
-    runs = compose_runs(overrides)
-    for cfg in runs:
-        check_parts(assemble(check_config(cfg), "meta"))  # which parts do not fit together
-    for found in print_plans(((cfg.name, cfg) for cfg in runs), card):
+    for found in print_plans(((cfg.name, cfg) for cfg in compose_runs(overrides)), card):
         if isinstance(found, UserError):
             raise found

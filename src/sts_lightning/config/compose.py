@@ -240,6 +240,7 @@ def check_choices(arguments: Iterable[str], entry: Entry = "train") -> None:
     Raises:
         ConfigError: An override is wrong.
     """
+    # Hydra's own parser alone tells values of its options, as in -cd conf, from overrides; it is not public.
     given, others = get_args_parser().parse_known_args(list(arguments))
     parser, mistakes = OverridesParser.create(), list[ConfigError]()
     overrides: list[Override] = []

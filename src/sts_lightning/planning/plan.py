@@ -18,9 +18,9 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from sts_lightning.config.build import build, shared_settings
+from sts_lightning.config.build import shared_settings
 from sts_lightning.config.check import check_config
-from sts_lightning.config.machine import trained_model, training_chunk_tokens
+from sts_lightning.config.machine import training_chunk_tokens
 from sts_lightning.core.console import print_line
 from sts_lightning.core.errors import ConfigError, DataError, UserError
 from sts_lightning.core.hardware import cpu_multiplies_bfloat16
@@ -29,13 +29,12 @@ from sts_lightning.data.module import DataModule
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.tables import values_of
 from sts_lightning.data.tasks import texts_in
-from sts_lightning.models.encoder import SentenceEncoder, freeze
-from sts_lightning.models.loading.meta import load_meta, stored_bytes
-from sts_lightning.models.loading.run import build_encoder
-from sts_lightning.training.assembly import make_data, make_loss
-from sts_lightning.training.auxiliary.base import AuxiliaryModel
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading.meta import stored_bytes
+from sts_lightning.training.assembly import assemble
 from sts_lightning.training.auxiliary.teacher import Teacher
 from sts_lightning.training.trainer import count_steps
+from sts_lightning.workflows.checks import check_parts
 
 GIB = 2**30
 
@@ -190,9 +189,9 @@ def plan(cfg: DictConfig, card: Card | None = None, known: dict[str, Any] | None
     """Plan a run.
 
     Args:
-        cfg: Composed configuration of ``train.py`` without stages.
+        cfg: Composed configuration of ``train.py``.
         card: Card; by default this machine's, or one of 24 GB if the run needs a GPU and none is visible.
-        known: Data and encoders of earlier plans by their settings; those of this one are added.
+        known: Data of earlier plans by their settings; those of this one are added.
 
     Raises:
         ConfigError: A setting is wrong, or the model's shape or the number of examples is not known here.
@@ -206,18 +205,15 @@ def plan(cfg: DictConfig, card: Card | None = None, known: dict[str, Any] | None
             card = find_card("24GB")
             notes.append("no GPU is visible; planned for one of 24 GB")
     precision = card.precision if cfg.precision == "auto" else cfg.precision
-    model, data = trained_model(cfg, precision), make_data(cfg)
-    built = (model, cfg.prompt, cfg.optim.freeze, cfg.auxiliary)
-    encoder = _once(known, lambda: build_encoder(model, cfg.prompt, "cpu", load_meta), built)
-    loss = make_loss(cfg.loss, encoder.dimension, data.parts)
-    freeze(encoder, cfg.optim.freeze)
-    auxiliary = build("auxiliary", cfg.auxiliary, AuxiliaryModel) if cfg.auxiliary else None
+    drawn = assemble(cfg, "meta", precision)
+    check_parts(drawn)
+    data, encoder, auxiliary = drawn.data, drawn.encoder, drawn.auxiliary
     if isinstance(auxiliary, Teacher):
         notes.append("memory and time of the teachers are not counted")
     elif auxiliary is not None:
         auxiliary.connect(encoder)
         notes.append("activations and time of the auxiliary model are not counted")
-    parts = nn.ModuleList(part for part in (encoder, loss, auxiliary) if part is not None)
+    parts = nn.ModuleList(part for part in (encoder, drawn.loss, auxiliary) if part is not None)
     trained = [weight for weight in parts.parameters() if weight.requires_grad]
     weights, gradients = stored_bytes(parts), sum(weight.numel() * weight.itemsize for weight in trained)
     optimiser = 2 * gradients + 4 * len(trained)

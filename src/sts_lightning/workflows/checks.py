@@ -73,7 +73,7 @@ def check_folder(run: RunFolder) -> None:
     """Reject a folder in which a run cannot go on; see `check_links` and `check_checkpoints`."""
     if run.state != "new":
         check_links(run.path)
-    if run.resumable:
+    if run.state in ("interrupted", "finished"):  # a finished one is trained further from its last checkpoint
         check_checkpoints(run)
 
 

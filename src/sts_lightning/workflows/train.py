@@ -128,6 +128,7 @@ def prepare(
 
     check_rows(drawn)
     data = drawn.data
+    loggers = make_loggers(run, cfg)  # not before: constructors of some write, or call their server
 
     fix_workspace(machine)  # before the first product on the GPU
     if machine.accelerator == "cpu":
@@ -156,7 +157,7 @@ def prepare(
     check_warmup(cfg.optim.warmup, round(cfg.optim.stretch * steps.total_steps))
     module = make_module(parts, machine.precision, steps)
 
-    loggers, all_callbacks = make_loggers(run, cfg), [*parts.callbacks, *callbacks]
+    all_callbacks = [*parts.callbacks, *callbacks]
     with quiet_lightning():  # last, and before anything is written: a rejected argument leaves no files
         trainer = make_trainer(
             cfg.trainer,
