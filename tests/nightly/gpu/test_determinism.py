@@ -17,7 +17,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import is_causal
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.testing.tiny_bert import character_tokenizer
-from sts_lightning.workflows import fit
+from sts_lightning.workflows import train
 from tests.nightly.gpu.steps import step
 from tests.support.emulated_gpu import emulated_gpu, is_rejected
 from tests.support.families import KNOWN, NEEDED, tiny
@@ -91,22 +91,22 @@ def test_a_model_that_does_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) 
     def reject(*args: Any, **options: Any) -> None:
         raise RuntimeError(text)
 
-    monkeypatch.setattr(fit, "_begin", lambda experiment: None)
+    monkeypatch.setattr(train, "_begin", lambda experiment: None)
     cfg = SimpleNamespace(
         evaluation=SimpleNamespace(untuned=False),
         trainer=SimpleNamespace(devices=1, num_nodes=1, strategy="ddp"),
         callbacks={},
     )
     data = SimpleNamespace(dev=[0, 1], keep_general=False)
-    parts = SimpleNamespace(cfg=cfg, resumed=False, first=True, data=data, callbacks=[])
     measured = {"dev/spearman": 50.0}
     trainer = SimpleNamespace(
         validate=lambda *_, **__: None, fit=reject, global_step=0, callback_metrics=measured
     )
     module = SimpleNamespace(train=lambda: None)
-    experiment: Any = SimpleNamespace(parts=parts, module=module, trainer=trainer, steps=None)
+    of_run = {"run": None, "cfg": cfg, "data": data, "callbacks": [], "resumed": False, "first": True}
+    experiment: Any = SimpleNamespace(**of_run, module=module, trainer=trainer)
     with pytest.raises(TrainingError, match="cumsum_cuda_kernel") as caught:
-        fit.fit(experiment)
+        train.fit(experiment)
     assert caught.value.key == "trainer.deterministic"
     assert caught.value.hint is not None
     assert "warn" in caught.value.hint

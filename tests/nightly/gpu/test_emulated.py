@@ -17,7 +17,7 @@ from sts_lightning.core.errors import TrainingError
 from sts_lightning.evaluation.score import score
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows import fit
+from sts_lightning.workflows import train
 from sts_lightning.workflows.command import train_in
 from sts_lightning.workflows.evaluate import evaluate_in
 from tests.runs.conftest import uninterrupted as uninterrupted
@@ -131,7 +131,7 @@ def test_the_untuned_model_is_scored_on_the_gpu(
         seen.append(encoder.device.type)
         return score(encoder, *rest)
 
-    monkeypatch.setattr(fit, "score", watched)
+    monkeypatch.setattr(train, "score", watched)
     run_emulated(tmp_path, config(*TOY_RUN, "model=tiny_bert", "evaluation.untuned=true"))
     assert seen == ["cuda"]
 

@@ -16,7 +16,7 @@ from sts_lightning.core.errors import CheckpointError, ConfigError, InterruptedR
 from sts_lightning.evaluation import score
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.state import differing
-from sts_lightning.workflows import build
+from sts_lightning.training import assembly
 from sts_lightning.workflows.command import train_in
 from tests.runs.test_resume import Config
 from tests.support.interruptions import StopAt, StopInEvaluation
@@ -71,7 +71,7 @@ def test_a_second_sigterm_stops_at_once(
 def test_stopped_while_loading_leaves_nothing(
     number: signal.Signals, status: int, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "build_encoder", lambda *_: signal.raise_signal(number))
+    monkeypatch.setattr(assembly, "build_encoder", lambda *_: signal.raise_signal(number))
     with pytest.raises(
         InterruptedRunError, match=r"before anything was written\. The same command"
     ) as caught:

@@ -12,22 +12,23 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.training.assembly import Experiment
 from sts_lightning.training.callbacks import progress as callbacks
-from sts_lightning.workflows import command, fit, report
+from sts_lightning.workflows import command, train
 from tests.conftest import SHORT_RUN
 
 
 def test_the_duration_of_a_run_that_was_interrupted(
     config: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, before, later = time.monotonic, fit._begin, [0.0]
+    clock, before, later = time.monotonic, train._begin, [0.0]
     monkeypatch.setattr(
         callbacks,
         "time",
         SimpleNamespace(monotonic=lambda: clock() + later[0], perf_counter=time.perf_counter),
     )
 
-    def slowly(experiment: fit.Experiment) -> None:
+    def slowly(experiment: Experiment) -> None:
         later[0] += 1000.0
         before(experiment)
 
@@ -37,9 +38,9 @@ def test_the_duration_of_a_run_that_was_interrupted(
 
     cfg = config(*SHORT_RUN, "trainer.max_steps=2", "logger=csv")
     run = RunFolder(tmp_path / "run")
-    monkeypatch.setattr(fit, "_begin", slowly)
+    monkeypatch.setattr(train, "_begin", slowly)
     with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
-        patch.setattr(report, "report", fail)
+        patch.setattr(train, "report", fail)
         command.train_in(run.path, cfg)
     command.train_in(run.path, cfg, resume=True)
     seconds = run.metrics().wall_seconds

@@ -17,8 +17,7 @@ from sts_lightning.cli.hydra_app import storage_error
 from sts_lightning.core.errors import InterruptedRunError, TrainingError
 from sts_lightning.core.signals import Stopped
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.callbacks import resume_checkpoint as recorder
-from sts_lightning.workflows import build, checks, command, fit, report
+from sts_lightning.workflows import command, train
 from tests.conftest import SHORT_RUN
 
 
@@ -35,13 +34,12 @@ def test_the_other_processes_end_with_the_first(
         raise error
 
     ended: list[Any] = []
-    experiment = SimpleNamespace(trainer="trainer")
+    experiment = SimpleNamespace(trainer="trainer", resumed=False, first=True)
     monkeypatch.setattr(command, "check_config", lambda cfg: cfg)
-    monkeypatch.setattr(checks, "validate", lambda *_: None)
-    monkeypatch.setattr(build, "build_experiment", lambda *_: experiment)
-    monkeypatch.setattr(fit, "fit", lambda _: (None, {}))
-    monkeypatch.setattr({"fit": fit, "report": report}[place], place, fail)
-    monkeypatch.setattr(recorder, "stop_others", ended.append)
+    monkeypatch.setattr(train, "prepare", lambda *_: experiment)
+    monkeypatch.setattr(train, "fit", lambda _: (None, {}))
+    monkeypatch.setattr(train, place, fail)
+    monkeypatch.setattr(train, "stop_others", ended.append)
     with pytest.raises(InterruptedRunError if isinstance(error, Stopped) else type(error)):
         command.train_in(tmp_path, OmegaConf.create())
     assert ended == ["trainer"]
@@ -67,7 +65,7 @@ def test_a_training_that_ended_early_is_not_continued(
         raise OSError("disk full")
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
-        patch.setattr(report, "report", fail)
+        patch.setattr(train, "report", fail)
         command.train_in(tmp_path / "run", cfg)
     command.train_in(tmp_path / "run", cfg, resume=True)
     whole, run = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "run")
@@ -87,7 +85,7 @@ def test_the_resume_command_can_be_typed(
         run.checkpoint("last").touch()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checks, "validate", interrupted)
+    monkeypatch.setattr(train, "prepare", interrupted)
     with pytest.raises(InterruptedRunError) as caught:
         command.train_in(run.path, config())
     resume = str(caught.value).partition("Resume with: ")[2]
