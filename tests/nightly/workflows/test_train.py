@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shlex
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +29,7 @@ def test_the_other_processes_end_with_the_first(
 ) -> None:
     """Else they would wait for it in an exchange."""
     if error is Stopped:
-        error = Stopped(command.signal.SIGTERM)
+        error = Stopped(signal.SIGTERM)
 
     def fail(*_: Any) -> None:
         raise error
