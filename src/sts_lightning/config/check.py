@@ -194,8 +194,10 @@ def check_values(cfg: DictConfig) -> DictConfig:
         key = str(error.full_key or "")
         raise ConfigError(f"{key}: {str(error).splitlines()[0]}".removeprefix(": "), key=key) from error
     mistakes += _in_nested(resolved)
-    values = plain(resolved)
+    values, given = plain(resolved), flat(cast("Any", OmegaConf.to_container(cfg)))
     for key, value in flat(values).items():
+        if str(given.get(key)).startswith("${"):  # told where it is given
+            continue
         numbers = [
             each for each in (value if isinstance(value, list) else [value]) if isinstance(each, int | float)
         ]

@@ -28,14 +28,14 @@ def test_from_nothing_to_the_seven_tasks(hub: Hub, tmp_path: Path) -> None:
     """As a user does it, in processes of their own; the commit is that of the project's table."""
     hub.add(SIMCSE, {"senteval.tar": tar(sts_files())}, commit=PINNED)
     root = str(tmp_path / "data")
-    missing = call(["--root", root], cwd=ROOT)
+    missing = call(["status", "--root", root], cwd=ROOT)
     assert missing.returncode == 0, missing.stderr
     assert f"sts-lightning data get sts --root {root}" in missing.stdout
     fetched = call(["get", "sts", "--root", root], cwd=tmp_path)
     assert fetched.returncode == 0, fetched.stderr
     assert f"{SIMCSE}: senteval.tar at {PINNED[:8]}" in fetched.stdout
     assert f"/datasets/{SIMCSE}/resolve/{PINNED}/senteval.tar" in [request.path for request in hub.requests]
-    listed = call(["--root", root], cwd=tmp_path)
+    listed = call(["status", "--root", root], cwd=tmp_path)
     assert "complete" in listed.stdout
     hub.requests.clear()
     again = call(["get", "--root", root, "sts"], cwd=tmp_path)
