@@ -120,24 +120,18 @@ def differing(folder: RunFolder, composed: DictConfig) -> list[str]:
 
 
 def begin_again(folder: RunFolder) -> None:
-    """Remove the files that a run wrote before its first checkpoint, and log that it starts again.
-
-    One that has written nothing but its configuration, as while an earlier run trained, starts for the first
-    time.
+    """Remove the files that a run wrote before its first checkpoint.
 
     Args:
         folder: Run folder in the state ``started``, locked by this process.
     """
     linked = folder.checkpoints.is_symlink() and folder.checkpoints.is_dir()  # they lie elsewhere
     checkpoints = folder.checkpoints.iterdir() if linked else [folder.checkpoints]
-    begun = folder.history_file.exists()
     for path in (folder.history_file, folder.dev_file, folder.path / "tensorboard", *checkpoints):
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    if begun:
-        log.info("%s has no checkpoint yet: starting it again from the beginning.", folder.name)
 
 
 def next_step(folder: RunFolder, command: str) -> str:

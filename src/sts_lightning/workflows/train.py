@@ -93,7 +93,11 @@ def run_training(
     experiment = prepare(run, cfg, (clock, *callbacks), resume_command)
     if experiment.resumed:
         _check_length(run, experiment.steps.total_steps)
+    # One without a log has its configuration alone, written while the run that it starts from trained.
+    again = run.state == "started" and run.log_file.exists()
     with log_to(run.log_file), quiet_lightning(), _stopping_others(experiment.trainer):
+        if again:
+            log.info("%s has no checkpoint yet: starting it again from the beginning.", run.name)
         if experiment.first:  # before its configuration changes: killed in between, it is an interrupted run
             run.metrics_file.unlink(missing_ok=True)
         untuned, peak = fit(experiment)

@@ -141,7 +141,8 @@ DAMAGES: dict[str, dict[str, Callable[[Path], object]]] = {
         "a list": text("- 1\n"),
         "twice": replaced("model:", "model: {}\nmodel:"),
         "no model": replaced("model:", "models:"),
-        "cut": cut_before("evaluation:"),  # still YAML, as half of it is by chance
+        "cut": cut_before("evaluation:"),  # still YAML, as half of it would be by chance
+        "half": lambda path: path.write_text(path.read_text().partition("betas:")[0] + "betas: [0.9"),
     },
     "model/model.safetensors": {**WEIGHTS, "absent": Path.unlink},
     "model/config.json": {**JSON, "absent": Path.unlink, "a type": replaced('"bert"', '"bort"')},
