@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,7 +59,7 @@ def tiny_opt(dropout: float = 0.1, loader: Loader = load_backbone, **settings: A
     """
     width = settings.get("hidden_size", Shape.hidden_size)
     own = {"word_embed_proj_dim": width, "ffn_dim": 4 * width, "dropout": dropout}
-    return _build(OPTConfig, own, "</s>", loader, settings)
+    return _build(OPTConfig, "</s>", loader, settings, **own)
 
 
 @takes_settings(Shape, EncodingConfig)
@@ -69,7 +70,7 @@ def tiny_llama(loader: Loader = load_backbone, **settings: Any) -> SentenceEncod
         loader: Function that returns backbone and tokenizer.
         **settings: Fields of `Shape` and of `EncodingConfig`.
     """
-    return _build(LlamaConfig, {}, "<s>", loader, settings)
+    return _build(LlamaConfig, "<s>", loader, settings)
 
 
 @takes_settings(Shape, EncodingConfig)
@@ -80,21 +81,21 @@ def tiny_mistral(loader: Loader = load_backbone, **settings: Any) -> SentenceEnc
         loader: Function that returns backbone and tokenizer.
         **settings: Fields of `Shape` and of `EncodingConfig`.
     """
-    own = {"num_key_value_heads": max(1, settings.get("heads", Shape.heads) // 2)}
-    return _build(MistralConfig, own, "<s>", loader, settings)
+    key_heads = max(1, settings.get("heads", Shape.heads) // 2)
+    return _build(MistralConfig, "<s>", loader, settings, num_key_value_heads=key_heads)
 
 
 def _build(
-    family: type[PreTrainedConfig], own: dict[str, Any], start: str, loader: Loader, settings: dict[str, Any]
+    family: Callable[..., PreTrainedConfig], start: str, loader: Loader, settings: dict[str, Any], **own: Any
 ) -> SentenceEncoder:
     """Save model and tokenizer to a folder, and load them like any other model.
 
     Args:
         family: Class of the model's configuration.
-        own: Settings of this family alone.
         start: Start token.
-        loader: See `tiny_opt`, also for the settings.
-        settings: Those that are no sizes are of `SentenceEncoder.from_pretrained`.
+        loader: See `tiny_opt`.
+        settings: Fields of `Shape` and of `EncodingConfig`.
+        **own: Settings of this family alone.
     """
     tokenizer = byte_tokenizer(start)
     width = settings.pop("hidden_size", Shape.hidden_size)

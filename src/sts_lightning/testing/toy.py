@@ -100,10 +100,7 @@ def toy(
 
 def realise(meaning: np.ndarray, rng: np.random.Generator) -> str:
     """Return a sentence with a meaning: a random surface form of each slot, in a random order."""
-    forms = {
-        slot: values[value][rng.integers(2)]
-        for (slot, values), value in zip(SLOTS.items(), meaning, strict=True)
-    }
+    forms = {slot: SLOTS[slot][value][rng.integers(2)] for slot, value in zip(SLOTS, meaning, strict=True)}
     words = ORDERS[rng.integers(len(ORDERS))].format(**forms)
     return f"{words[0].upper()}{words[1:]} ."
 
