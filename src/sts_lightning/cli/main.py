@@ -36,7 +36,8 @@ class LazyGroup(click.Group):
             key: click.Command(key, short_help=what) if isinstance(what, str) else what
             for key, what in known.items()
         }
-        super().__init__(name, commands, help=summary, short_help=summary, **settings)
+        text = f"{summary[0].upper()}{summary[1:]}."
+        super().__init__(name, commands, help=text, short_help=summary, **settings)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in their own order."""
