@@ -11,7 +11,7 @@ import click
 import pandas as pd
 
 from sts_lightning.cli.options import COLUMNS, DATA_ROOT, FILE, FRACTION, SENTENCES, TRUST_REMOTE_CODE
-from sts_lightning.core.conf_folders import command_line
+from sts_lightning.config.folders import command_line
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import check_output, write_atomic
 from sts_lightning.data.fetch.get import get, load_sources
