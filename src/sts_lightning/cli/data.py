@@ -59,7 +59,10 @@ def get_command(names: Sequence[str], data_root: str, overwrite: bool) -> None:
 @click.option("--range-min", type=click.IntRange(0), default=0, help="Nearest to skip.")
 @click.option("--range-max", type=click.IntRange(1), help="Nearest candidates to take from. Default: all.")
 @click.option(
-    "--relative-margin", type=FRACTION, default=0.05, help="Share by which cosines are below the positives'."
+    "--relative-margin",
+    type=FRACTION,
+    default=0.05,
+    help="A negative's cosine with the anchor is below that of the positives by this fraction of it.",
 )
 @click.option("--max-score", type=click.FloatRange(-1, 1), help="Largest cosine of a negative.")
 @click.option("--cache-dir", type=FILE, metavar="FOLDER", help="Keep vectors there, as eval does.")

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from datasets import Dataset
 
+from sts_lightning.core.errors import check_range
 from sts_lightning.data.data_set import DataSet, Splits, column_views
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import LABELLED, SourceCount, sentence_columns, table_of_rows
@@ -77,7 +78,12 @@ def toy(
         train_size: Number of training examples.
         dev_size: Number of dev pairs.
         test_size: Number of test pairs.
+
+    Raises:
+        ValueError: A size is out of range.
     """
+    for name, size in (("train_size", train_size), ("dev_size", dev_size), ("test_size", test_size)):
+        check_range(name, size, 2, 1_000_000)  # a third of the sentences of the language
 
     def read_with(generate: Callable[[int, np.random.Generator], Dataset]) -> Splits:
         return Splits(

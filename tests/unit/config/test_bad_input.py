@@ -71,6 +71,8 @@ VALUES: dict[str, dict[str, str]] = {
         "loss.official": "null yes 7",
         "data.kind": "nonsense 7",
         "data.batch_size": "null fast nan 1.5 0 1 2000000",
+        "data.train_size": "1 2000000",
+        "data.dev_size": "1",
         "data.seed": "-1",
         "data.num_workers": "-1 5000",
         "optim.lr": "null fast nan 1e30 0",
