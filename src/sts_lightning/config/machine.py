@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 
 import torch
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig
 
-from sts_lightning.config.schema import TrainConfig
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.hardware import cpu_multiplies_bfloat16, hidden_gpu, local_gpu
 
@@ -94,16 +93,10 @@ def decide(cfg: DictConfig) -> Machine:
 def decided(cfg: DictConfig, machine: Machine) -> DictConfig:
     """Return a copy of a resolved configuration with the decisions in place of ``auto``.
 
-    It has no keys but those of its schema. One that was added for others to refer to, as in ``+width=64``,
-    has been read, and a run that is resumed could not tell it from a setting of another version.
-
     The accelerator stays ``auto``: a run that is resumed on another machine takes what that has, with
     numbers as close to those of the first as precision and chunk size can make them.
     """
     changed = copy.deepcopy(cfg)
-    with open_dict(changed):
-        for key in set(map(str, cfg)) - TrainConfig.model_fields.keys():
-            del changed[key]
     changed.precision = machine.precision
     changed.model = trained_model(changed, machine.precision)
     changed.trainer.chunk_tokens = machine.chunk_tokens
