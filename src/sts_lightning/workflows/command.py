@@ -140,11 +140,11 @@ def _for_folder(folder: RunFolder, cfg: DictConfig, resume: bool = False) -> Dic
 
 def _resume_command(run: RunFolder, cfg: DictConfig) -> str:
     """Return the command that resumes a run, with the user's word if its configuration needs that."""
-    asked = False
+    typed = [path_override("resume", run.name)]
     with contextlib.suppress(OmegaConfBaseException):  # what cannot be resolved is rejected later
-        asked = any(requests(OmegaConf.to_container(cfg, resolve=True)))
-    word = ("trust=true",) if asked else ()
-    return command_line("train", path_override("resume", run.name), *word)
+        if any(requests(OmegaConf.to_container(cfg, resolve=True))):
+            typed.append("trust=true")
+    return command_line("train", *typed)
 
 
 def _resume(run: RunFolder, cfg: DictConfig, overrides: Sequence[str]) -> float:
@@ -244,18 +244,18 @@ def train_after(run: RunFolder, cfg: DictConfig, earlier: Sequence[EarlierRun]) 
 
 
 def _write_all(runs: Sequence[Begun]) -> None:
-    """Check runs, and write the configurations of new ones."""
+    """Check the runs that have not begun, and write their configurations."""
     from sts_lightning.workflows.checks import check_later_run  # with torch, as in `train_in`
 
     read: set[str] = set()
-    for folder, cfg in runs:
+    new = [(folder, cfg) for folder, cfg in runs if folder.state == "new"]
+    for folder, cfg in new:
         log.info("checking %s: %s", cfg.name, folder.name)
         if (lacks := check_later_run(folder, cfg, read)) is not None:
             raise ConfigError(f"{folder.name}: {lacks}")
-    for folder, cfg in runs:
-        if folder.state == "new":
-            folder.path.mkdir(parents=True, exist_ok=True)
-            folder.save_config(check_config(cfg))
+    for folder, cfg in new:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.save_config(check_config(cfg))
 
 
 @contextlib.contextmanager
