@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from hydra.utils import get_method
@@ -152,14 +152,11 @@ def check_later_run(run: RunFolder, cfg: DictConfig, read: set[str]) -> str | No
     return None
 
 
-def _callbacks(parts: Parts) -> Iterator[ConfigError]:
+def _lightning(parts: Parts) -> Iterator[ConfigError]:
     for key, callback in zip(parts.cfg.callbacks, parts.callbacks, strict=True):
         if (cls := type(callback).__name__) in CALLBACKS:
             text = f"callbacks.{key}: {cls} would change the loss or the selection unnoticed"
             yield ConfigError(f"{text}; use {CALLBACKS[cls]}.", key=f"callbacks.{key}")
-
-
-def _trainer_extra(parts: Parts) -> Iterator[ConfigError]:
     for key in map(str, parts.cfg.trainer.extra):
         if key not in TRAINER_EXTRA:
             yield unknown_key(f"trainer.extra.{key}", f"There are: {', '.join(TRAINER_EXTRA)}.")
@@ -175,13 +172,6 @@ def _unread_data_settings(parts: Parts) -> Iterator[ConfigError]:
         yield ConfigError(f"path={cfg.path} has no effect on this data.", key="path", hint=hint)
     if cfg.dev != "stsb" and "dev" not in arguments:
         yield ConfigError(f"dev={cfg.dev} has no effect on this data: its dev pairs are its own.", key="dev")
-
-
-def _repeated_template(parts: Parts) -> Iterator[ConfigError]:
-    views = [view for part in parts.data.parts.values() for view in part.views]
-    if parts.cfg.prompt.template is not None and any(view.augmentation is not None for view in views):
-        text = "data.repetition would repeat words of the template; use prompt=none."
-        yield ConfigError(text, key="data.repetition")
 
 
 def _weights(parts: Parts) -> Iterator[ConfigError]:
@@ -233,7 +223,11 @@ def _auxiliary(parts: Parts) -> Iterator[ConfigError]:
 
 def _prompts(parts: Parts) -> Iterator[ConfigError]:
     """Yield an error for prompts by role without queries and documents, and for view templates like them."""
-    prompt, rows = parts.cfg.prompt, any(part.is_rows for part in parts.data.parts.values())
+    prompt, data = parts.cfg.prompt, parts.data.parts.values()
+    if prompt.template is not None and any(view.augmentation for part in data for view in part.views):
+        text = "data.repetition would repeat words of the template; use prompt=none."
+        yield ConfigError(text, key="data.repetition")
+    rows = any(part.is_rows for part in data)
     for key in (f"prompt.{role}" for role in get_args(Role) if prompt.get(role) is not None and not rows):
         text = "scored pairs and views of one sentence are compared in both directions; use prompt.template."
         yield ConfigError(f"{key}: {text}", key=key)
@@ -247,16 +241,7 @@ def _prompts(parts: Parts) -> Iterator[ConfigError]:
         )
 
 
-CHECKS: tuple[Callable[[Parts], Iterator[ConfigError]], ...] = (
-    _callbacks,
-    _trainer_extra,
-    _unread_data_settings,
-    _repeated_template,
-    _prompts,
-    _weights,
-    _regularizer,
-    _auxiliary,
-)
+CHECKS = (_lightning, _unread_data_settings, _prompts, _weights, _regularizer, _auxiliary)
 """Combinations that would train something else than they say; each yields an error for one."""
 
 
@@ -291,11 +276,8 @@ def check_fit(loss: Loss, data: DataModule, settings: Mapping[str, Any] = {}) ->
             )
         if size < each.least_batch:
             key = f"data{place}.batch_size"
-            raise ConfigError(
-                f"{type(each).__name__} compares nothing in a batch of {size}; with these settings {key} "
-                f"must be at least {each.least_batch}.",
-                key=key,
-            )
+            text = f"{type(each).__name__} compares nothing in a batch of {size}; with these settings"
+            raise ConfigError(f"{text} {key} must be at least {each.least_batch}.", key=key)
 
 
 def losses_by_part(loss: Loss, data: DataModule) -> dict[str, Loss]:
@@ -308,12 +290,11 @@ def losses_by_part(loss: Loss, data: DataModule) -> dict[str, Loss]:
         return dict.fromkeys(data.parts, loss)
     losses: dict[str, Loss] = dict(loss.parts.items())
     if losses.keys() != data.parts.keys():
-        known = ", ".join(data.data_set.parts)
-        raise ConfigError(
-            f"loss.parts has losses for {', '.join(losses)}, but this data has "
-            f"{f'the parts {known}' if known else 'no parts'}.",
-            key="loss.parts",
+        known = (
+            f"the parts {', '.join(data.parts)}" if data.data_set.parts else "no parts (data=joint has some)"
         )
+        text = f"loss.parts has losses for {', '.join(losses)}, but this data has {known}."
+        raise ConfigError(text, key="loss.parts")
     return losses
 
 
@@ -353,12 +334,9 @@ def check_examples(loss: Loss, data: DataModule) -> None:
         part, rows = data.parts[name], data.splits[name].train
         labels = values_of(rows, "label") if part.label == "score" and each.compares else []
         if labels and min(labels) == max(labels):
-            raise ConfigError(
-                f"{type(each).__name__} compares scores, but all {len(labels):,} training pairs have the "
-                f"score {data.source_score(labels[0], name):g}.",
-                key="loss",
-                hint="loss=cosine_mse does not compare them.",
-            )
+            same = f"all {len(labels):,} training pairs have the score {data.source_score(labels[0], name):g}"
+            text, hint = f"compares scores, but {same}.", "loss=cosine_mse does not compare them."
+            raise ConfigError(f"{type(each).__name__} {text}", key="loss", hint=hint)
         empty = empty_places(part, rows)
         for inner in each.modules():
             if not isinstance(inner, Loss) or sum(isinstance(m, Loss) for m in inner.modules()) > 1:

@@ -191,18 +191,15 @@ def _warn_of_seen_pairs(cfg: DictConfig) -> None:
         return  # without a run there the weights cannot be loaded either
     seen = describe_seen("this run", cfg, OmegaConf.create(start.settings()))
     if seen is not None:
-        log.warning(
-            "WARNING: init_from=%s %s A checkpoint near the start may look too good.", start.name, seen
-        )
+        log.warning("WARNING: init_from=%s %s An early checkpoint may look too good.", start.name, seen)
 
 
 def _check_length(folder: RunFolder, steps: int, made: int | None) -> None:
     """Reject a length that a run has reached already; one that is killed in its report may end again."""
     if made is not None and (steps < made or (steps == made and folder.finished)):
+        text = f"{folder.name} has made {made} steps, and would end after {steps}; to train it further, give"
         raise ConfigError(
-            f"{folder.name} has made {made} steps, and would end after {steps}; to train it further, give it "
-            "more by trainer.max_epochs or trainer.max_steps.",
-            key="trainer.max_steps",
+            f"{text} it more by trainer.max_epochs or trainer.max_steps.", key="trainer.max_steps"
         )
 
 
@@ -238,11 +235,9 @@ def fit(experiment: Experiment) -> tuple[Scores | None, dict[str, int]]:
         if is_out_of_memory(error):
             raise TrainingError(f"memory ran out at step {trainer.global_step + 1}. {REMEDY}") from error
         if NOT_DETERMINISTIC in str(error):
-            raise TrainingError(
-                f"{str(error).partition('.')[0]}, so the run could not be repeated exactly.",
-                key="trainer.deterministic",
-                hint="trainer.deterministic=warn trains it; the same seed then gives other numbers.",
-            ) from error
+            text = f"{str(error).partition('.')[0]}, so the run could not be repeated exactly."
+            hint = "trainer.deterministic=warn trains it; the same seed then gives other numbers."
+            raise TrainingError(text, key="trainer.deterministic", hint=hint) from error
         raise
     peak = peak_memory()  # before the selected weights are scored
     if "cuda" in peak:
