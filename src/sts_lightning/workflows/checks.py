@@ -17,11 +17,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.build import build, items, shared_settings
 from sts_lightning.config.check import check_config, data_arguments, reject, unknown_key
-from sts_lightning.config.machine import Machine, cuda_devices, decide
+from sts_lightning.config.folders import files_of
 from sts_lightning.core.choices import Role
-from sts_lightning.core.conf_folders import files_of
-from sts_lightning.core.errors import CheckpointError, ConfigError
-from sts_lightning.core.text import counted
+from sts_lightning.core.errors import CheckpointError, ConfigError, counted
+from sts_lightning.core.hardware import Machine, cuda_devices, decide
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.draws import empty_places
 from sts_lightning.data.module import DataModule
@@ -290,9 +289,7 @@ def losses_by_part(loss: Loss, data: DataModule) -> dict[str, Loss]:
         return dict.fromkeys(data.parts, loss)
     losses: dict[str, Loss] = dict(loss.parts.items())
     if losses.keys() != data.parts.keys():
-        known = (
-            f"the parts {', '.join(data.parts)}" if data.data_set.parts else "no parts (data=joint has some)"
-        )
+        known = f"the parts {', '.join(data.parts)}" if data.data_set.parts else "no parts (see data=joint)"
         text = f"loss.parts has losses for {', '.join(losses)}, but this data has {known}."
         raise ConfigError(text, key="loss.parts")
     return losses
