@@ -1,10 +1,10 @@
 """`hydra/launcher=process|slurm|ray`: each job of a sweep in a fresh process, with its own GPUs or cores."""
 
 # Annotations are no texts here: dataclasses look these up in a module by its name, which Hydra leaves out.
-import contextlib
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -63,10 +63,8 @@ class JobLauncher(Launcher):
         from sts_lightning.sweep.grid import Grid  # not needed before a sweep
 
         if "minimize" in str(self.config.hydra.sweeper.get("direction")):  # Optuna's sweeper by itself
-            raise ConfigError(
-                "hydra.sweeper.direction=minimize searches for the lowest dev Spearman; use "
-                "hydra/sweeper=search, or hydra.sweeper.direction=maximize."
-            )
+            text = "hydra.sweeper.direction=minimize searches for the lowest dev Spearman."
+            raise ConfigError(text, hint="Choose hydra/sweeper=search, or hydra.sweeper.direction=maximize.")
         if any(text.startswith("resume=") for overrides in job_overrides for text in overrides):
             hint = "Repeat the command of a sweep to resume its runs, or resume each run by itself."
             raise ConfigError("resume is for one run.", key="resume", hint=hint)
@@ -138,14 +136,16 @@ class SlurmLauncher(JobLauncher):
 
     def run_jobs(self, jobs: Sequence["Job"]) -> None:
         """Submit all jobs and wait for them."""
-        with _needs("slurm"):
-            from sts_lightning.sweep.slurm import on_slurm
+        if find_spec("submitit") is None:
+            raise ConfigError(
+                "hydra/launcher=slurm needs submitit.", hint="pip install 'sts-lightning[slurm]'."
+            )
+        from sts_lightning.sweep.slurm import on_slurm
         from sts_lightning.sweep.watch import watch
 
-        folder = Path(self.config.hydra.sweep.dir) / ".submitit"
         start = on_slurm(
             jobs,
-            folder,
+            Path(self.config.hydra.sweep.dir) / ".submitit",
             self.gpus_per_job,
             cpus_per_task=self.cpus_per_job,
             tasks_per_node=1,  # Lightning starts the processes of a job with several devices itself
@@ -167,21 +167,13 @@ class RayLauncher(JobLauncher):
 
     def run_jobs(self, jobs: Sequence["Job"]) -> None:
         """Submit all jobs and wait for them."""
-        with _needs("ray"):
-            from sts_lightning.sweep.ray_cluster import on_ray
+        if find_spec("ray") is None:
+            raise ConfigError("hydra/launcher=ray needs Ray.", hint="pip install 'sts-lightning[ray]'.")
+        from sts_lightning.sweep.ray_cluster import on_ray
         from sts_lightning.sweep.watch import watch
 
         limits = (self.cpus_per_job, self.gpus_per_job, self.timeout_minutes, self.jobs_per_gpu)
         watch(jobs, on_ray(jobs, self.address, *limits))
-
-
-@contextlib.contextmanager
-def _needs(extra: str) -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        hint = f"pip install 'sts-lightning[{extra}]'."
-        raise ConfigError(f"hydra/launcher={extra} needs an extra: {hint}") from error
 
 
 def _returned(job: "Job") -> JobReturn:

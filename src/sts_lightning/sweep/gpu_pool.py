@@ -24,16 +24,14 @@ def demand_of(cfg: DictConfig) -> Demand:
     Raises:
         ConfigError: The configuration asks for several machines.
     """
-    trainer = cfg.get("trainer")
-    if trainer is None:
-        none = cfg.accelerator in ("cpu", "mps")
-        return Demand(0 if none else 1, required=cfg.accelerator == "gpu")
-    if trainer.num_nodes > 1:
-        text = f"trainer.num_nodes={trainer.num_nodes}: a job of a sweep runs on one machine"
+    machine = cfg.get("trainer") or cfg  # an evaluation has one device
+    if machine.get("num_nodes", 1) > 1:
+        text = f"trainer.num_nodes={machine.num_nodes}: a job of a sweep runs on one machine."
         raise ConfigError(text, hint="Run it without -m.")
-    if trainer.accelerator in ("cpu", "mps"):
+    if machine.accelerator in ("cpu", "mps"):
         return Demand()
-    return Demand(trainer.devices, required=trainer.accelerator == "gpu" or not trainer.cpu_fallback)
+    required = machine.accelerator == "gpu" or not machine.get("cpu_fallback", True)
+    return Demand(machine.get("devices", 1), required)
 
 
 def gpus_for(demand: Demand, available: int, per_job: int | None = None) -> int:
@@ -90,8 +88,7 @@ class Pool:
             ConfigError: A job needs more GPUs than there are.
         """
         needs = sorted(gpus_for(job.demand, len(self.gpus), self.per_job) for job in jobs)
-        sums = accumulate(filter(None, needs))
-        on_gpus = sum(total <= len(self.gpus) * self.sharing for total in sums)
+        on_gpus = sum(total <= len(self.gpus) * self.sharing for total in accumulate(filter(None, needs)))
         width = on_gpus + min(needs.count(0), self.limit or max(1, self.cores // 2))
         width = max(1, min(width, self.limit or width))
         self.threads = max(1, self.cores // width)

@@ -51,9 +51,8 @@ def print_plan(jobs: Sequence[ComposedJob], check: Check, card: str | None = Non
     from sts_lightning.planning.plan import print_plans  # with torch, for which other lists do not wait
 
     print_plans(checked(), card)
-    for text, count in lacking.items():
-        if text is not None:
-            print_line(f"{count} of these jobs cannot run on this machine: {text}")
+    for text in filter(None, lacking):
+        print_line(f"{lacking[text]} of these jobs cannot run on this machine: {text}")
     counts = ", ".join(f"{count} {state}" for state, count in states.items())
     print_line(f"{counted(len(jobs), 'job')}: {counts}. Nothing was started.")
     if problems:

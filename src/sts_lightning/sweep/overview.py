@@ -76,12 +76,10 @@ def overview_table(jobs: Sequence[Job], workers: int) -> Table:
         parts.append(f"best {max(scores):.2f}")
     table = Table(title=", ".join(parts), title_justify="left")
     for heading in ("job", "state", "score", "minutes", "folder"):
-        table.add_column(
-            heading, justify="right" if heading in ("score", "minutes") else "left", overflow="fold"
-        )
+        table.add_column(heading, overflow="fold")
     shared = common(jobs)
     for job in jobs:
-        score = "" if job.score is None else f"{job.score:.2f}"
-        minutes = f"{job.seconds / 60:.1f}" if job.seconds else ""
+        score = "" if job.score is None else f"{job.score:6.2f}"
+        minutes = f"{job.seconds / 60:7.1f}" if job.seconds else ""
         table.add_row(escape(job.title(shared)), job.state, score, minutes, str(job.folder))
     return table

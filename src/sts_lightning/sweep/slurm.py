@@ -24,7 +24,7 @@ from sts_lightning.sweep.local import RemoteJob
 from sts_lightning.sweep.watch import Start
 
 
-def on_slurm(jobs: Sequence[Job], folder: Path, gpus_per_job: int | None = None, **parameters: Any) -> Start:
+def on_slurm(jobs: Sequence[Job], folder: Path, per_job: int | None = None, **parameters: Any) -> Start:
     """Return a function that submits a job to SLURM.
 
     A job that can use a GPU gets one, whether or not the submitting machine has any.
@@ -32,18 +32,15 @@ def on_slurm(jobs: Sequence[Job], folder: Path, gpus_per_job: int | None = None,
     Args:
         jobs: Jobs of the sweep.
         folder: Folder of submitit's own files.
-        gpus_per_job: Number of GPUs of each job that uses any; None: the demand of the job decides.
+        per_job: Number of GPUs of each job that uses any; None: the demand of the job decides.
         **parameters: Parameters of submitit's executor, such as ``timeout_min`` or ``slurm_partition``.
 
     Raises:
         ConfigError: There is no SLURM, or submitit rejects a parameter.
     """
-    if gpus_per_job is None and any(job.demand.gpus == -1 for job in jobs):  # all of a node
+    if per_job is None and any(job.demand.gpus == -1 for job in jobs):  # all of a node
         raise ConfigError("trainer.devices=-1 on SLURM: add hydra.launcher.gpus_per_job=...")
-    gpus = {
-        job.folder: gpus_for(job.demand, gpus_per_job or max(job.demand.gpus, 0), gpus_per_job)
-        for job in jobs
-    }
+    gpus = {job.folder: gpus_for(job.demand, per_job or max(job.demand.gpus, 0), per_job) for job in jobs}
     try:
         # One for each number of GPUs: settings of an executor cannot be taken back.
         executors = {count: submitit.AutoExecutor(folder, cluster="slurm") for count in set(gpus.values())}

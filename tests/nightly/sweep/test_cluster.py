@@ -1,4 +1,4 @@
-"""A job of a cluster, which may be stopped and queued again, with submitit's local executor in place of SLURM."""
+"""A job of a cluster, which may be stopped and queued again; submitit's local executor stands for SLURM."""
 
 from __future__ import annotations
 

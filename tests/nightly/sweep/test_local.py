@@ -156,7 +156,8 @@ def test_a_stopped_sweep_lets_the_jobs_save_and_leaves_the_rest(
     number: signal.Signals, name: bytes, tmp_path: Path, script: Path
 ) -> None:
     code = (
-        "import signal, sys; from pathlib import Path; from sts_lightning.sweep.local import Job, Pool, run_jobs\n"
+        "import signal, sys; from pathlib import Path\n"
+        "from sts_lightning.sweep.local import Job, Pool, run_jobs\n"
         "from sts_lightning.core.signals import listening\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's & would have it ignored
         f"sys.argv = [{str(script)!r}]\n"
