@@ -11,9 +11,9 @@ from typing import Literal, get_args
 from omegaconf import DictConfig
 
 from sts_lightning.config.compose import job_config
+from sts_lightning.config.folders import user_folder
 from sts_lightning.config.identity import configuration_hash
-from sts_lightning.core.conf_folders import user_folder
-from sts_lightning.core.text import counted
+from sts_lightning.core.errors import counted
 from sts_lightning.runs.folder import RunFolder
 
 State = Literal[

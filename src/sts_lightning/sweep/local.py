@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sts_lightning.config.check import path_override
-from sts_lightning.core.conf_folders import VARIABLE as CONF_VARIABLE
+from sts_lightning.config.folders import VARIABLE as CONF_VARIABLE
 from sts_lightning.core.errors import RunningElsewhereError
 from sts_lightning.core.hardware import NUMBERS
 from sts_lightning.core.signals import KILL, PARENT, STOPPING

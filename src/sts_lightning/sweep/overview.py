@@ -10,8 +10,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from sts_lightning.core.errors import FailedJobsError, RunningElsewhereError
-from sts_lightning.core.text import counted
+from sts_lightning.core.errors import FailedJobsError, RunningElsewhereError, counted
 from sts_lightning.runs.lock import holder
 from sts_lightning.sweep.job import Job
 

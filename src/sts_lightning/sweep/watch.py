@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from sts_lightning.core.errors import InterruptedRunError, UserError
+from sts_lightning.core.errors import InterruptedRunError, UserError, counted
 from sts_lightning.core.signals import signal_name, stopping_signal
-from sts_lightning.core.text import counted
 from sts_lightning.sweep.job import ENDED, FAILED, Job, State
 from sts_lightning.sweep.overview import conclude, overview, report_job
 
