@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.core.errors import FailedJobsError, UserError
-from sts_lightning.sweep import watch as watch_module
 from sts_lightning.sweep.job import Job, State
 from sts_lightning.sweep.watch import watch
 from tests.unit.sweep.conftest import jobs
@@ -89,7 +88,7 @@ def test_ctrl_c_cancels_the_jobs_and_once_more_kills_them(
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(watch_module.time, "sleep", interrupt)
+    monkeypatch.setattr("time.sleep", interrupt)
     engine = Engine()
     with pytest.raises(UserError, match="stopped by Ctrl-C; 3 of 3 jobs are left"):
         watch(jobs(tmp_path, "hang", "hang", "two"), engine.start, at_once=2)
