@@ -74,7 +74,7 @@ def test_the_papers_grid_has_three_first_runs_and_nine_second_ones(
         assert one.job.demand == Demand(1, required=True)
     assert list(by_need.values()) == [3, 3, 3]
     assert len({one.job.folder for one in planned}) == 12
-    print_plan(planned, lambda run, cfg: None)
+    print_plan(planned)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("  experiment=pcc_stage1 prompt=eol (1 GPU)")
     sizes = [line.partition("micro batch ")[2].partition(",")[0] for line in lines[7:12:2]]
