@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
 
 from sts_lightning.config.identity import leaves, select
-from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.files import write_atomic
 from sts_lightning.core.text import one_line
@@ -44,9 +44,6 @@ STATED = {
 }
 """What is stated of the runs of a row, with its words in notes: rows that differ are hardly comparable."""
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 
 @dataclass
 class System:
@@ -63,7 +60,7 @@ class System:
         clean: Averages of these on the test pairs that occur in no public training set.
         intervals: Bootstrap intervals over test pairs, by column; none without predictions of all runs.
         stated: `STATED` and what it was ``trained on`` of each run, in words.
-        differing: Data of which the papers have another number of examples.
+        differing: Data of which the papers have another number of examples, in words.
     """
 
     name: str
@@ -75,7 +72,7 @@ class System:
     clean: list[float] = field(default_factory=list)
     intervals: dict[str, Interval] = field(default_factory=dict)
     stated: list[dict[str, str]] = field(default_factory=list)
-    differing: list[TrainingCount] = field(default_factory=list)
+    differing: set[str] = field(default_factory=set)
 
     def mean(self, column: str) -> float | None:
         """Return the mean of a column over the runs; for ``std``, their deviation by average, else by dev."""
@@ -111,13 +108,13 @@ class Collected:
         """The column that std and interval belong to, if there is one."""
         return compared_column([column for column in self.columns if column != "std"])
 
-    def tried(self, what: str, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """Return what a function returns; None if it cannot, which is among the problems then."""
+    @contextmanager
+    def noting(self, what: str = "") -> Iterator[None]:
+        """Note among the problems that something cannot be read."""
         try:
-            return read(*args, **kwargs)
+            yield
         except (CheckpointError, ValueError, OSError) as error:
             self.problems.append(f"{what}{error}")
-            return None
 
 
 def collect(table: Table, resamples: int = 1000) -> Collected:
@@ -141,9 +138,10 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
         for system in collected.systems:
             to = by_cell.get(Cell(baseline, system.cell and system.cell.model))
             if to is not None and to is not system and to.intervals and system.intervals:
-                names = f"{system.name} against {to.name}: "
-                found = collected.tried(names, _difference, system, to, resamples)
-                differences |= {} if found is None else {system.name: found}
+                with collected.noting(f"{system.name} against {to.name}: "):
+                    check_same_texts([run.folder for run in (*system.runs.runs, *to.runs.runs)])
+                    found = paired_difference(system.predictions, to.predictions, resamples)
+                    differences[system.name] = found
     for name, values in spec.published.get(CITED, {}).items():
         published = {"": dict(zip(spec.columns, values, strict=True))}
         collected.systems.append(System(name, None, published))
@@ -162,33 +160,31 @@ def _system(collected: Collected, cell: Cell, jobs: Mapping[Run, Job], resamples
     several = table.scale is None and len(spec.models) > 1
     system = System(f"{cell.model}, {cell.row}" if several else cell.row, cell, published)
     runs = {jobs[run].folder: run for run in table.runs(cell)}
-    system.planned, finished = len(runs), []
-    for path, run in runs.items():
-        listed = read_run(RunFolder(path))
-        collected.problems += [listed.problem] if listed.problem else []
-        if listed.metrics is None:
-            continue
-        finished.append(listed)
-        trained = run.start if run.entry == "eval" else run
-        settings = None
+    read = [read_run(RunFolder(path)) for path in runs]
+    collected.problems += [run.problem for run in read if run.problem]
+    system.planned, system.runs = len(runs), Group([run for run in read if run.metrics is not None], {})
+    for run in system.runs.runs:
+        planned, settings = runs[run.folder.path], dict[str, Any]()
+        trained = planned.start if planned.entry == "eval" else planned
         if trained is not None:
-            settings = collected.tried("", RunFolder(jobs[trained].folder).settings) or {}
-            counts = [count for count in listed.metrics.trained_on if count is not None and count.differs]
-            system.differing += [count for count in counts if count not in system.differing]
-        system.stated.append(_stated(listed.metrics, settings))
-        if "average" in listed.metrics.scores and listed.folder.predictions_file.is_file():
-            found = collected.tried("", comparable_predictions, listed.folder)
-            system.predictions += [] if found is None else [found]
-    system.runs = Group(finished, {})
+            with collected.noting():
+                settings = RunFolder(jobs[trained].folder).settings()
+        assert run.metrics is not None
+        system.stated.append(_stated(run.metrics, None if trained is None else settings))
+        counts = () if trained is None else filter(None, run.metrics.trained_on)
+        system.differing |= {f"{each} ({each.reasons or each.source})" for each in counts if each.differs}
+        if run.value("average") is not None and run.folder.predictions_file.is_file():
+            with collected.noting():
+                system.predictions.append(comparable_predictions(run.folder))
     averages = (leak_free_average(found, published_leaks()) for found in system.predictions)
     system.clean = [average for average in averages if average is not None]
-    reported = sum(run.value("average") is not None for run in finished)
-    if 0 < len(system.predictions) < reported:
+    reported = sum(run.value("average") is not None for run in system.runs.runs)
+    if len(system.predictions) == reported > 0:
+        with collected.noting(f"{system.name}: "):
+            system.intervals = score_intervals(system.predictions, resamples)
+    elif system.predictions:
         text = f"{system.name}: predictions of {len(system.predictions)} of {reported} runs, so no intervals."
         collected.problems.append(text)
-    elif system.predictions:
-        what = f"{system.name}: "
-        system.intervals = collected.tried(what, score_intervals, system.predictions, resamples) or {}
     return system
 
 
@@ -212,11 +208,6 @@ def _stated(metrics: RunMetrics, trained: Mapping[str, Any] | None) -> dict[str,
         "version": str(details.get("versions", {}).get("sts-lightning", UNKNOWN)),
         "trained on": ", then ".join(str(count or UNKNOWN) for count in counts) or UNTRAINED,
     }
-
-
-def _difference(system: System, to: System, resamples: int) -> dict[str, Interval]:
-    check_same_texts([run.folder for run in (*system.runs.runs, *to.runs.runs)])
-    return paired_difference(system.predictions, to.predictions, resamples)
 
 
 def scores_frame(collected: Collected) -> pd.DataFrame:
@@ -306,8 +297,9 @@ def notes(collected: Collected) -> list[str]:
         text.append(f"Cited, not run: {'; '.join(cited)}.")
     for system in systems:
         if system.differing:
-            data = "; ".join(f"{count} ({count.reasons or count.source})" for count in system.differing)
-            text.append(f"On other data than published: {system.name}, {data}.")
+            text.append(
+                f"On other data than published: {system.name}, {'; '.join(sorted(system.differing))}."
+            )
     return text + [f"Left out: {problem}" for problem in dict.fromkeys(collected.problems)]
 
 

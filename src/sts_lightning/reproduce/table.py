@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sts_lightning.config.check import path_override
-from sts_lightning.config.compose import compose_job
-from sts_lightning.config.start import earlier_runs
-from sts_lightning.core.conf_folders import Entry, files_of, script_of
+from sts_lightning.config.compose import composing
+from sts_lightning.core.conf_folders import Entry, files_of
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import as_type
 from sts_lightning.core.text import counted
-from sts_lightning.sweep.gpu_pool import demand_of
-from sts_lightning.sweep.grid import named
-from sts_lightning.sweep.job import Job, job_folder
+from sts_lightning.sweep.grid import Grid
+from sts_lightning.sweep.job import Job
 
 CITED = "cited"
 """Key of ``published`` for systems that are cited but not run here, and mark of their rows."""
@@ -71,8 +69,7 @@ class Row:
     @property
     def start(self) -> str | None:
         """Name of the row whose run it starts from, or evaluates."""
-        named = (text.partition("=row:") for text in self.overrides)
-        return next((name for key, found, name in named if found and key in STARTS.values()), None)
+        return next((text.partition("=row:")[2] for text in self.overrides if "=row:" in text), None)
 
 
 @dataclass
@@ -152,8 +149,23 @@ def load_spec(name: str) -> TableSpec:
         spec: TableSpec = as_type(values, TableSpec)
     except ValueError as error:
         raise ConfigError(f"conf/reproduce/{name}.yaml: {error}.") from error
-    for key, mistake in _mistakes(spec):
-        raise ConfigError(f"conf/reproduce/{name}.yaml: {key} {mistake}", key=key)
+    starts = {each: row.start for each, row in spec.rows.items() if row.start is not None}
+    wrong = [
+        f"rows.{each} starts from {row}, not among rows"
+        for each, row in starts.items()
+        if row not in spec.rows
+    ]
+    wrong += [f"baselines names {row}, not among rows" for row in spec.baselines if row not in spec.rows]
+    for model, systems in spec.published.items():
+        place, known = ("why", spec.why) if model == CITED else ("rows", spec.rows)
+        for row, scores in systems.items():
+            wrong += [] if row in known else [f"published.{model}.{row} is not among {place}"]
+            if len(scores) != len(spec.columns):
+                wrong.append(
+                    f"published.{model}.{row} has {len(scores)} values for {len(spec.columns)} columns"
+                )
+    if wrong:
+        raise ConfigError(f"conf/reproduce/{name}.yaml: {wrong[0]}.")
     return spec
 
 
@@ -169,9 +181,26 @@ def _with_base(name: str) -> dict[str, Any]:
     if not isinstance(values, dict) or not isinstance(values.get("rows", {}), dict):
         raise ConfigError(f"{files[name]} must hold keys and values, and rows by name.")
     table: dict[str, Any] = {str(key): value for key, value in values.items()}
-    for name, row in table.get("rows", {}).items():
-        table["rows"][name] = {"train": row} if isinstance(row, list) else row
+    for name, row in list(table.pop("rows", {}).items()):
+        table.setdefault("rows", {}).update(_swept(str(name), row))
     return table if "like" not in table else _merged(_with_base(str(table["like"])), table)
+
+
+def _swept(name: str, row: Any) -> dict[str, Any]:
+    """Return a row by name; for a name with ``{KEY}``, a row for each value of its override ``KEY=A,B``."""
+    row = {"train": row} if isinstance(row, list) else row
+    place = re.search(r"{(.+?)}", name)
+    if place is None or row is None:
+        return {name: row}
+    kind, key = "eval" if "eval" in row else "train", f"{place[1]}="
+    values = next((text.removeprefix(key) for text in row[kind] if text.startswith(key)), None)
+    if values is None:
+        raise ConfigError(f"row {name}: its overrides have no {key}A,B for the rows that are named by it.")
+    rows: dict[str, Any] = {}
+    for value in values.split(","):
+        own = [key + value if text.startswith(key) else text.replace(place[0], value) for text in row[kind]]
+        rows |= _swept(name.replace(place[0], value), row | {kind: own})
+    return rows
 
 
 def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -181,25 +210,6 @@ def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         both = isinstance(value, dict) and isinstance(base.get(key), dict)
         merged[key] = _merged(base[key], value) if both else value
     return {key: value for key, value in merged.items() if value is not None}
-
-
-def _mistakes(spec: TableSpec) -> Iterator[tuple[str, str]]:
-    """Yield the key of each wrong reference, and what is wrong with it."""
-    for name, row in spec.rows.items():
-        if row.start is not None and row.start not in spec.rows.keys() - {name}:
-            yield f"rows.{name}", f"starts from {row.start}, not among the other rows."
-    for name in spec.baselines:
-        if name not in spec.rows:
-            yield "baselines", f"names {name}, not among rows."
-    for model, systems in spec.published.items():
-        for name, values in systems.items():
-            key = f"published.{model}.{name}"
-            if model != CITED and name not in spec.rows:
-                yield key, "is not among rows."
-            if model == CITED and not spec.why.get(name, "").strip():
-                yield f"why.{name}", "is missing: why is this cited system not run?"
-            if len(values) != len(spec.columns):
-                yield key, f"has {len(values)} values, and there are {len(spec.columns)} columns."
 
 
 class Cell(NamedTuple):
@@ -261,17 +271,19 @@ class Table:
 
     def all_runs(self) -> list[Run]:
         """Return all runs, each once and after the one that it starts from."""
+        found: dict[Run, None] = {}
+        for run in (run for cell in self.cells for run in self.runs(cell)):
+            chain = [run]
+            while chain[0].start is not None:
+                chain.insert(0, chain[0].start)
+            found |= dict.fromkeys(chain)
+        return list(found)
 
-        def with_starts(run: Run) -> Iterator[Run]:
-            yield from with_starts(run.start) if run.start else ()
-            yield run
-
-        shown = (run for cell in self.cells for run in self.runs(cell))
-        return list(dict.fromkeys(each for run in shown for each in with_starts(run)))
-
-    def _run(self, name: str, model: str | None, seed: int) -> Run:
+    def _run(self, name: str, model: str | None, seed: int, later: tuple[str, ...] = ()) -> Run:
         row, spec = self.spec.rows[name], self.spec
-        start = None if row.start is None else self._run(row.start, model, seed)
+        if name in later:
+            raise ConfigError(f"conf/reproduce/{self.name}.yaml: rows.{name} starts from itself.", key=name)
+        start = None if row.start is None else self._run(row.start, model, seed, (*later, name))
         own = [text for text in row.overrides if "=row:" not in text] + row.at.get(model or "", [])
         own = [*([] if model is None else [f"model={model}"]), *own]
         if row.eval is not None:
@@ -281,7 +293,7 @@ class Table:
         shared += ["evaluation.final=false"] if self.reports_apart else []
         return Run("train", _last_of_each([*shared, *own, *([] if row.once else [f"seed={seed}"])]), start)
 
-    def jobs(self) -> tuple[dict[Run, Job], list[Job]]:
+    def jobs(self) -> tuple[dict[Run, Job], Grid]:
         """Compose all runs, which takes a while: those that differ in seed and start only are composed once.
 
         Returns:
@@ -291,40 +303,28 @@ class Table:
         Raises:
             ConfigError: A configuration is wrong; the message names the run.
         """
-        jobs: dict[Run, Job] = {}
-        by_folder: dict[Path, Job] = {}
-        for run in self.all_runs():
-            script, texts, key = str(script_of(run.entry)), run.overrides, STARTS[run.entry]
-            before = None if run.start is None else jobs[run.start]
-            needs: tuple[Path, ...] = () if before is None else (*before.needs, before.folder)
-            texts += () if before is None else (path_override(key, before.folder),)
-            with named(run.overrides):
-                composed = _compose(run, {} if before is None else {key: str(before.folder)})
-                first = [] if run.entry == "eval" else earlier_runs(composed, texts, self.root, _train)
-            for each in first:
-                job = Job(
-                    len(by_folder), each.overrides, each.folder, demand_of(each.cfg), script, needs=needs
+        runs, jobs = self.all_runs(), dict[Run, Job]()
+
+        def composed(_: list[str], number: int) -> DictConfig:
+            run = runs[number]
+            seeds = [text for text in run.overrides if text.startswith("seed=")]
+            shared = grid.whole(run.entry, tuple(text for text in run.overrides if text not in seeds))
+            cfg = shared.copy()
+            cfg.hydra.sweep.dir = str(self.root)
+            for text in seeds:
+                cfg.seed = int(text.removeprefix("seed="))
+            if run.start is not None:
+                cfg[STARTS[run.entry]] = str(jobs[run.start].folder)
+            return cfg
+
+        grid = Grid(composed)
+        with composing():
+            for number, run in enumerate(runs):
+                start = (
+                    None if run.start is None else path_override(STARTS[run.entry], jobs[run.start].folder)
                 )
-                by_folder.setdefault(job.folder, job)
-                needs = (*needs, job.folder)
-            folder = self.root / job_folder(composed).name
-            job = Job(len(by_folder), texts, folder, demand_of(composed), script, needs=needs)
-            jobs[run] = by_folder.setdefault(folder, job)
-        return jobs, list(by_folder.values())
-
-
-def _compose(run: Run, start: Mapping[str, str]) -> DictConfig:
-    seeds = [text for text in run.overrides if text.startswith("seed=")]
-    composed = compose_job(run.entry, tuple(text for text in run.overrides if text not in seeds)).copy()
-    with open_dict(composed):
-        composed.update(start)
-        for text in seeds:
-            composed.seed = int(text.removeprefix("seed="))
-    return composed
-
-
-def _train(overrides: list[str]) -> DictConfig:
-    return compose_job("train", tuple(overrides))
+                jobs[run] = grid.add(number, [*run.overrides, *([] if start is None else [start])])
+        return jobs, grid
 
 
 def _last_of_each(overrides: list[str]) -> tuple[str, ...]:

@@ -111,8 +111,9 @@ def test_a_table_of_gpus_is_not_begun_without(
     table: Table, runs_of_the_launcher: list[list[Job]], tmp_path: Path
 ) -> None:
     table.spec.needs = Requirements(gpus=1, memory=24, hours=6)
+    table.spec.overrides = ["trainer=gpu"]
     with pytest.raises(ConfigError, match="needs 1 GPU with 24 GB, up to 6 h, and no GPU is visible"):
         reproduce(table, "process", [], 20)
     assert not runs_of_the_launcher
-    table.spec.rows = {"plain": Row(["loss=cosent"])}
+    table.spec.rows, table.spec.overrides = {"plain": Row(["loss=cosent"])}, []
     reproduce(Table("toy", table.spec, tmp_path, "minilm"), "process", [], 20)  # its rows need none

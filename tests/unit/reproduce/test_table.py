@@ -94,12 +94,15 @@ def test_published_values_are_those_of_the_papers() -> None:
         ("title: x", "rows"),
         ("title: x\nrows: {a: {trian: []}}", "rows.a.trian"),
         ("title: x\nseeds: [one]\nrows: {a: []}", "seeds"),
-        ("title: x\nrows: {a: ['init_from=row:b']}", "rows.a starts from b, not among the other rows"),
-        ("title: x\nrows: {a: ['init_from=row:a']}", "rows.a starts from a, not among the other rows"),
+        ("title: x\nrows: {a: ['init_from=row:b']}", "rows.a starts from b, not among rows"),
+        ("title: x\nrows: {'{loss}': [x=1]}", "row {loss}: its overrides have no loss=A,B"),
         ("title: x\nrows: {a: []}\nbaselines: [c]", "baselines names c, not among rows"),
         ("title: x\nrows: {a: []}\npublished: {m: {b: []}}", "published.m.b is not among rows"),
-        ("title: x\nrows: {a: []}\npublished: {m: {a: [1.0]}}", "has 1 values, and there are 0 columns"),
-        ("title: x\nrows: {a: []}\npublished: {cited: {b: []}}\nwhy: {b: ' '}", "why.b is missing"),
+        ("title: x\nrows: {a: []}\npublished: {m: {a: [1.0]}}", "has 1 values for 0 columns"),
+        (
+            "title: x\nrows: {a: []}\npublished: {cited: {b: []}}\nwhy: {c: x}",
+            "published.cited.b is not among why",
+        ),
         ("title: [x", "cannot be read"),
         ("- title", "must hold keys and values"),
     ],
@@ -135,6 +138,31 @@ def test_a_table_may_be_like_one_that_is_like_another(conf: Path) -> None:
     assert spec.published == {"m": {"two": [2.0]}, "n": {"two": [3.0]}}
 
 
+def test_rows_are_named_by_the_values_that_they_sweep(conf: Path) -> None:
+    (conf / "a.yaml").write_text(
+        "title: a\nrows:\n  head of {loss}: {train: ['loss=mse,l1'], once: true, shown: false}\n"
+        "  '{loss}, {k}': ['loss=mse,l1', 'k=1,0.5', x=2, 'init_from=row:head of {loss}']\n"
+        "  of {seed}: {eval: ['seed=3,4']}\n"
+    )
+    rows = load_spec("a").rows
+    assert list(rows) == [
+        *("head of mse", "head of l1", "mse, 1", "mse, 0.5", "l1, 1", "l1, 0.5", "of 3", "of 4"),
+    ]
+    assert rows["l1, 0.5"].train == ["loss=l1", "k=0.5", "x=2", "init_from=row:head of l1"]
+    assert (rows["head of l1"].train, rows["head of l1"].once) == (["loss=l1"], True)
+    assert rows["of 4"].eval == ["seed=4"]
+    (conf / "b.yaml").write_text("like: a\ntitle: b\nrows: {'of 3': null, 'l1, 1': [y=1]}\n")
+    rows = load_spec("b").rows
+    assert (rows["l1, 1"].train, "of 3" in rows) == (["y=1"], False)
+
+
+@pytest.mark.parametrize("start", ["one", "two"])
+def test_a_row_that_starts_from_itself_is_named(start: str, tmp_path: Path) -> None:
+    rows = {"one": Row(["init_from=row:two"]), "two": Row([f"init_from=row:{start}"])}
+    with pytest.raises(ConfigError, match=rf"toy.yaml: rows\.{start} starts from itself"):
+        make(tmp_path, rows=rows).all_runs()
+
+
 def test_a_row_has_the_models_for_which_it_is_published(tmp_path: Path) -> None:
     rows = {
         "all": Row(["loss=pearson"]),
@@ -168,7 +196,8 @@ def test_a_row_starts_from_the_run_of_its_seed(tmp_path: Path) -> None:
         None,
         "1e-4",
     ]
-    jobs, every = table.jobs()
+    jobs, grid = table.jobs()
+    every = [each.job for each in grid.jobs.values()]
     assert len({job.folder for job in every}) == len(every) == 8
     for one, two in zip(first, second, strict=True):
         assert jobs[two].overrides[-1] == f"init_from={jobs[one].folder}"
@@ -246,7 +275,7 @@ def test_tables_share_their_runs(tmp_path: Path) -> None:
         "another": Row(["optim.lr=1e-4", "loss=pearson", "init_from=row:first"]),
     }
     ours, theirs = make(tmp_path, models=["minilm"]), make(tmp_path, models=["minilm"], rows=rows)
-    assert [job.folder for job in ours.jobs()[1]] == [job.folder for job in theirs.jobs()[1]]
+    assert list(ours.jobs()[1].jobs) == list(theirs.jobs()[1].jobs)
 
 
 def test_a_row_may_start_from_an_experiment(tmp_path: Path) -> None:
@@ -258,7 +287,8 @@ def test_a_row_may_start_from_an_experiment(tmp_path: Path) -> None:
     }
     shared = {"models": ["llama7b"], "overrides": ["prompt=sum"], "report": ["precision=16-true"]}
     table = make(tmp_path, seeds=[1], rows=rows, **shared)
-    jobs, every = table.jobs()
+    jobs, grid = table.jobs()
+    every = [each.job for each in grid.jobs.values()]
     trained = {run.start: jobs[run.start] for run in jobs if run.start is not None and run.entry == "eval"}
     second, first, other = trained.values()
     assert second is other
