@@ -171,15 +171,16 @@ def load_spec(name: str) -> TableSpec:
 
 def _with_base(name: str) -> dict[str, Any]:
     """Read a table merged into the one that it is like, which may be like another one."""
-    files = files_of("reproduce")
-    if name not in files:
-        raise ConfigError(f"there is no table {name}; there are: {', '.join(files)}.", key="table")
+    folder, _, file = f"reproduce/{name}".rpartition("/")  # what tables share is in folders below
+    if (path := files_of(folder).get(file)) is None:
+        known = ", ".join(files_of("reproduce"))
+        raise ConfigError(f"there is no table {name}; there are: {known}.", key="table")
     try:
-        values = OmegaConf.to_container(OmegaConf.load(files[name]))
+        values = OmegaConf.to_container(OmegaConf.load(path))
     except (YAMLError, OmegaConfBaseException) as error:
-        raise ConfigError(f"{files[name]} cannot be read: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict) or not isinstance(values.get("rows", {}), dict):
-        raise ConfigError(f"{files[name]} must hold keys and values, and rows by name.")
+        raise ConfigError(f"{path} must hold keys and values, and rows by name.")
     table: dict[str, Any] = {str(key): value for key, value in values.items()}
     for name, row in list(table.pop("rows", {}).items()):
         table.setdefault("rows", {}).update(_swept(str(name), row))
@@ -187,19 +188,15 @@ def _with_base(name: str) -> dict[str, Any]:
 
 
 def _swept(name: str, row: Any) -> dict[str, Any]:
-    """Return a row by name; for a name with ``{KEY}``, a row for each value of its override ``KEY=A,B``."""
+    """Return a row by name; for a name with ``{KEY=A,B}``, a row with the override for each of the values."""
     row = {"train": row} if isinstance(row, list) else row
-    place = re.search(r"{(.+?)}", name)
-    if place is None or row is None:
+    sweep = re.search(r"{([^{}]+)=([^{}]+)}", name)
+    if sweep is None or row is None:
         return {name: row}
-    kind, key = "eval" if "eval" in row else "train", f"{place[1]}="
-    values = next((text.removeprefix(key) for text in row[kind] if text.startswith(key)), None)
-    if values is None:
-        raise ConfigError(f"row {name}: its overrides have no {key}A,B for the rows that are named by it.")
-    rows: dict[str, Any] = {}
-    for value in values.split(","):
-        own = [key + value if text.startswith(key) else text.replace(place[0], value) for text in row[kind]]
-        rows |= _swept(name.replace(place[0], value), row | {kind: own})
+    kind, rows = "eval" if "eval" in row else "train", dict[str, Any]()
+    for value in sweep[2].split(","):
+        texts = [text.replace(f"{{{sweep[1]}}}", value) for text in row.get(kind, [])]
+        rows |= _swept(name.replace(sweep[0], value), row | {kind: [*texts, f"{sweep[1]}={value}"]})
     return rows
 
 

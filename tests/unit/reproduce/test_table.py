@@ -95,7 +95,6 @@ def test_published_values_are_those_of_the_papers() -> None:
         ("title: x\nrows: {a: {trian: []}}", "rows.a.trian"),
         ("title: x\nseeds: [one]\nrows: {a: []}", "seeds"),
         ("title: x\nrows: {a: ['init_from=row:b']}", "rows.a starts from b, not among rows"),
-        ("title: x\nrows: {'{loss}': [x=1]}", "row {loss}: its overrides have no loss=A,B"),
         ("title: x\nrows: {a: []}\nbaselines: [c]", "baselines names c, not among rows"),
         ("title: x\nrows: {a: []}\npublished: {m: {b: []}}", "published.m.b is not among rows"),
         ("title: x\nrows: {a: []}\npublished: {m: {a: [1.0]}}", "has 1 values for 0 columns"),
@@ -138,22 +137,22 @@ def test_a_table_may_be_like_one_that_is_like_another(conf: Path) -> None:
     assert spec.published == {"m": {"two": [2.0]}, "n": {"two": [3.0]}}
 
 
-def test_rows_are_named_by_the_values_that_they_sweep(conf: Path) -> None:
+def test_a_name_with_a_sweep_is_several_rows(conf: Path) -> None:
     (conf / "a.yaml").write_text(
-        "title: a\nrows:\n  head of {loss}: {train: ['loss=mse,l1'], once: true, shown: false}\n"
-        "  '{loss}, {k}': ['loss=mse,l1', 'k=1,0.5', x=2, 'init_from=row:head of {loss}']\n"
-        "  of {seed}: {eval: ['seed=3,4']}\n"
+        "title: a\nrows:\n  'head of {loss=mse,l1}': {train: [x=1], once: true, shown: false}\n"
+        "  '{loss=mse,l1}, {k=1,0.5}': [x=2, 'init_from=row:head of {loss}']\n"
+        "  'of {suite=a,b}': {eval: []}\n"
     )
     rows = load_spec("a").rows
     assert list(rows) == [
-        *("head of mse", "head of l1", "mse, 1", "mse, 0.5", "l1, 1", "l1, 0.5", "of 3", "of 4"),
+        *("head of mse", "head of l1", "mse, 1", "mse, 0.5", "l1, 1", "l1, 0.5", "of a", "of b"),
     ]
-    assert rows["l1, 0.5"].train == ["loss=l1", "k=0.5", "x=2", "init_from=row:head of l1"]
-    assert (rows["head of l1"].train, rows["head of l1"].once) == (["loss=l1"], True)
-    assert rows["of 4"].eval == ["seed=4"]
-    (conf / "b.yaml").write_text("like: a\ntitle: b\nrows: {'of 3': null, 'l1, 1': [y=1]}\n")
+    assert rows["l1, 0.5"].train == ["x=2", "init_from=row:head of l1", "loss=l1", "k=0.5"]
+    assert (rows["head of l1"].train, rows["head of l1"].once) == (["x=1", "loss=l1"], True)
+    assert rows["of b"].eval == ["suite=b"]
+    (conf / "b.yaml").write_text("like: a\ntitle: b\nrows: {of a: null, 'l1, 1': [y=1]}\n")
     rows = load_spec("b").rows
-    assert (rows["l1, 1"].train, "of 3" in rows) == (["y=1"], False)
+    assert (rows["l1, 1"].train, "of a" in rows) == (["y=1"], False)
 
 
 @pytest.mark.parametrize("start", ["one", "two"])
