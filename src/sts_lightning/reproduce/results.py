@@ -151,12 +151,13 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
 def _system(collected: Collected, cell: Cell, jobs: Mapping[Run, Job], resamples: int) -> System:
     """Read the finished runs of a row."""
     table, spec = collected.table, collected.table.spec
-    models = [cell.model] if cell.model in spec.published else [key for key in spec.published if key != CITED]
     published = {
-        str(model): dict(zip(spec.columns, spec.published[model][cell.row], strict=True))
-        for model in models
-        if model is not None and cell.row in spec.published[model]
+        model: dict(zip(spec.columns, systems[cell.row], strict=True))
+        for model, systems in spec.published.items()
+        if model != CITED and cell.row in systems
     }
+    if cell.model in published:
+        published = {cell.model: published[cell.model]}
     several = table.scale is None and len(spec.models) > 1
     system = System(f"{cell.model}, {cell.row}" if several else cell.row, cell, published)
     runs = {jobs[run].folder: run for run in table.runs(cell)}
@@ -212,27 +213,26 @@ def _stated(metrics: RunMetrics, trained: Mapping[str, Any] | None) -> dict[str,
 
 def scores_frame(collected: Collected) -> pd.DataFrame:
     """Return the scores below the published ones, unrounded, with what is stated of the runs."""
-    table, columns, main = collected.table, collected.columns, collected.main
+    spec, columns, main = collected.table.spec, collected.columns, collected.main
     rows: list[dict[str, Any]] = []
     for system in collected.systems:
         row: dict[str, Any] = {"": system.name, "row": RUNS if system.cell else CITED}
         for model, values in system.published.items():
-            named = len(table.spec.models) > 1 or model not in (
-                system.cell and system.cell.model,
-                "published",
-            )
-            source = f"published, {model}" if model and named else "published"
-            rows.append(row | {"source": source, **values, "why": table.spec.why.get(system.name)})
+            alone = model in ("", "published") or [model] == spec.models == [
+                system.cell and system.cell.model
+            ]
+            source = "published" if alone else f"published, {model}"
+            rows.append(row | {"source": source, "why": spec.why.get(system.name)} | values)
         if system.cell is None:
             continue
-        row |= {"source": "here"} | {column: system.mean(column) for column in columns}
+        row |= {"source": "here", "runs": f"{len(system.runs.runs)} of {system.planned}"}
+        row |= {column: system.mean(column) for column in columns}
         if main is not None and "std" not in columns:
             row["std"] = system.runs.deviation("GB" if main == "memory" else main)
         if main in system.intervals:
             row |= {"low": system.intervals[main].low, "high": system.intervals[main].high}
         if system.clean:
             row[CLEAN] = statistics.mean(system.clean)
-        row["runs"] = f"{len(system.runs.runs)} of {system.planned}"
         rows.append(row | {name: system.words(name) for name in (*STATED, "trained on")})
     gold = next((system.predictions[0] for system in collected.systems if system.predictions), {})
     ceilings = {task: ceiling(scores) for task, (_, scores) in of_pairs(gold).items()}
