@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from sts_lightning.config.identity import leaves, select
+from sts_lightning.config.identity import select
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.files import write_atomic
 from sts_lightning.core.text import one_line
@@ -165,14 +165,12 @@ def _system(collected: Collected, cell: Cell, jobs: Mapping[Run, Job], resamples
     collected.problems += [run.problem for run in read if run.problem]
     system.planned, system.runs = len(runs), Group([run for run in read if run.metrics is not None], {})
     for run in system.runs.runs:
-        planned, settings = runs[run.folder.path], dict[str, Any]()
-        trained = planned.start if planned.entry == "eval" else planned
-        if trained is not None:
-            with collected.noting():
-                settings = RunFolder(jobs[trained].folder).settings()
         assert run.metrics is not None
-        system.stated.append(_stated(run.metrics, None if trained is None else settings))
-        counts = () if trained is None else filter(None, run.metrics.trained_on)
+        planned = runs[run.folder.path]
+        trained = planned.start if planned.entry == "eval" else planned
+        settings = None if trained is None else read_run(jobs[trained].run_folder).settings
+        system.stated.append(_stated(run.metrics, settings))
+        counts = filter(None, run.metrics.trained_on)
         system.differing |= {f"{each} ({each.reasons or each.source})" for each in counts if each.differs}
         if run.value("average") is not None and run.folder.predictions_file.is_file():
             with collected.noting():
@@ -194,12 +192,11 @@ def _stated(metrics: RunMetrics, trained: Mapping[str, Any] | None) -> dict[str,
 
     Args:
         metrics: Its results.
-        trained: Settings of the training that its weights come from; None: there was none.
+        trained: Settings of the training that its weights come from, by dotted key; None: there was none.
     """
     details = metrics.details
     training = details.get("training", {})
-    dev = {} if trained is None else select(leaves(trained), {"dev"})
-    counts = () if trained is None else metrics.trained_on
+    dev = select(trained or {}, {"dev"})
     chosen = ", ".join(f"{key}={value}" for key, value in dev.items() if value is not None)
     return {
         "evaluation": evaluation_text(details),
@@ -207,7 +204,7 @@ def _stated(metrics: RunMetrics, trained: Mapping[str, Any] | None) -> dict[str,
         "training": UNTRAINED if training is None else in_words(training, *MODEL_SETTINGS),
         "seed": UNTRAINED if training is None else str(details.get("seed", UNKNOWN)),
         "version": str(details.get("versions", {}).get("sts-lightning", UNKNOWN)),
-        "trained on": ", then ".join(str(count or UNKNOWN) for count in counts) or UNTRAINED,
+        "trained on": ", then ".join(str(count or UNKNOWN) for count in metrics.trained_on) or UNTRAINED,
     }
 
 
@@ -274,32 +271,22 @@ def notes(collected: Collected) -> list[str]:
     """Return the notes needed to read the table."""
     table, systems, text = collected.table, collected.systems, []
     if table.scale is not None:
-        text.append(
-            f"Run at the scale of {table.scale}, with shorter schedules: not the published models. Compare "
-            "rankings with theirs, not values."
-        )
+        what = "with shorter schedules: not the published models. Compare rankings with theirs, not values."
+        text.append(f"Run at the scale of {table.scale}, {what}")
     elif table.spec.mixes:
         text.append(f"It mixes {table.spec.mixes}.")
     text.append(f"`here`: {'scores x 100, ' if 'average' in collected.columns else ''}mean over seeds.")
     if any(system.intervals for system in systems):
         text.append(f"`interval`: 95 % of {collected.main}, bootstrap over test pairs.")
-        text.append(
-            "`binary ceiling`: the best Spearman of a scorer with two values on each set, ties as in the "
-            "gold scores. A row above it tells more than similar from dissimilar."
-        )
+        text.append("`binary ceiling`: the best Spearman of a scorer with two values on each set.")
     text += setting_notes(systems)
     if any(system.clean for system in systems):
-        text.append(
-            f"`{CLEAN}`: the average on the test pairs that do not occur in {published_leaks().training}, "
-            "not even nearly equal. Compare rows by it, not a row with its own average."
-        )
+        what = f"the average on the test pairs that do not occur in {published_leaks().training}"
+        text.append(f"`{CLEAN}`: {what}, not even nearly equal. It compares rows.")
     if cited := [f"{name} ({table.spec.why[name]})" for name in table.spec.published.get(CITED, {})]:
         text.append(f"Cited, not run: {'; '.join(cited)}.")
-    for system in systems:
-        if system.differing:
-            text.append(
-                f"On other data than published: {system.name}, {'; '.join(sorted(system.differing))}."
-            )
+    differing = {system.name: "; ".join(sorted(system.differing)) for system in systems if system.differing}
+    text += [f"On other data than published: {name}, {data}." for name, data in differing.items()]
     return text + [f"Left out: {problem}" for problem in dict.fromkeys(collected.problems)]
 
 

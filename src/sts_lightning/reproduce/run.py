@@ -125,8 +125,7 @@ def print_plan(table: Table, at_once: int | None, card: str | None) -> None:
     rows: dict[str, list[ComposedJob]] = {}
     for run, job in by_run.items():
         if run.entry == "train":
-            row = command_line("train", *(text for text in run.overrides if not text.startswith("seed=")))
-            rows.setdefault(row, []).append(grid.jobs[job.folder])
+            rows.setdefault(command_line("train", *run.without_seed), []).append(grid.jobs[job.folder])
     plans = print_plans(((row, composed[0].cfg) for row, composed in rows.items()), card)
     known = [each.seconds for each in plans if isinstance(each, Plan) and each.seconds is not None]
     left = [sum(not each.job.run_folder.finished for each in row) for row in rows.values()]

@@ -149,13 +149,7 @@ def load_spec(name: str) -> TableSpec:
         spec: TableSpec = as_type(values, TableSpec)
     except ValueError as error:
         raise ConfigError(f"conf/reproduce/{name}.yaml: {error}.") from error
-    starts = {each: row.start for each, row in spec.rows.items() if row.start is not None}
-    wrong = [
-        f"rows.{each} starts from {row}, not among rows"
-        for each, row in starts.items()
-        if row not in spec.rows
-    ]
-    wrong += [f"baselines names {row}, not among rows" for row in spec.baselines if row not in spec.rows]
+    wrong = [f"baselines names {row}, not among rows" for row in spec.baselines if row not in spec.rows]
     for model, systems in spec.published.items():
         place, known = ("why", spec.why) if model == CITED else ("rows", spec.rows)
         for row, scores in systems.items():
@@ -229,6 +223,16 @@ class Run(NamedTuple):
     overrides: tuple[str, ...]
     start: Run | None = None
 
+    @property
+    def without_seed(self) -> tuple[str, ...]:
+        """The overrides that it has with each seed."""
+        return tuple(text for text in self.overrides if not text.startswith("seed="))
+
+    @property
+    def chain(self) -> list[Run]:
+        """The run after those that it starts from."""
+        return [self] if self.start is None else [*self.start.chain, self]
+
 
 class Table:
     """Runs of a table.
@@ -268,21 +272,17 @@ class Table:
 
     def all_runs(self) -> list[Run]:
         """Return all runs, each once and after the one that it starts from."""
-        found: dict[Run, None] = {}
-        for run in (run for cell in self.cells for run in self.runs(cell)):
-            chain = [run]
-            while chain[0].start is not None:
-                chain.insert(0, chain[0].start)
-            found |= dict.fromkeys(chain)
-        return list(found)
+        runs = (run for cell in self.cells for run in self.runs(cell))
+        return list(dict.fromkeys(each for run in runs for each in run.chain))
 
     def _run(self, name: str, model: str | None, seed: int, later: tuple[str, ...] = ()) -> Run:
-        row, spec = self.spec.rows[name], self.spec
-        if name in later:
-            raise ConfigError(f"conf/reproduce/{self.name}.yaml: rows.{name} starts from itself.", key=name)
+        spec = self.spec
+        if (row := spec.rows.get(name)) is None or name in later:
+            key, why = f"rows.{later[-1]}", "no row" if row is None else "to start from it"
+            raise ConfigError(f"conf/reproduce/{self.name}.yaml: {key} starts from {name}, {why}.", key=key)
         start = None if row.start is None else self._run(row.start, model, seed, (*later, name))
         own = [text for text in row.overrides if "=row:" not in text] + row.at.get(model or "", [])
-        own = [*([] if model is None else [f"model={model}"]), *own]
+        own = [f"model={model}", *own] if model else own
         if row.eval is not None:
             return Run("eval", _last_of_each(own), start)
         shared = [*spec.overrides, *spec.at.get(model or "", [])]
@@ -304,11 +304,9 @@ class Table:
 
         def composed(_: list[str], number: int) -> DictConfig:
             run = runs[number]
-            seeds = [text for text in run.overrides if text.startswith("seed=")]
-            shared = grid.whole(run.entry, tuple(text for text in run.overrides if text not in seeds))
-            cfg = shared.copy()
+            cfg = grid.whole(run.entry, run.without_seed).copy()
             cfg.hydra.sweep.dir = str(self.root)
-            for text in seeds:
+            for text in {*run.overrides} - {*run.without_seed}:
                 cfg.seed = int(text.removeprefix("seed="))
             if run.start is not None:
                 cfg[STARTS[run.entry]] = str(jobs[run.start].folder)
@@ -317,10 +315,8 @@ class Table:
         grid = Grid(composed)
         with composing():
             for number, run in enumerate(runs):
-                start = (
-                    None if run.start is None else path_override(STARTS[run.entry], jobs[run.start].folder)
-                )
-                jobs[run] = grid.add(number, [*run.overrides, *([] if start is None else [start])])
+                texts = [path_override(STARTS[run.entry], jobs[run.start].folder)] if run.start else []
+                jobs[run] = grid.add(number, [*run.overrides, *texts])
         return jobs, grid
 
 

@@ -94,7 +94,6 @@ def test_published_values_are_those_of_the_papers() -> None:
         ("title: x", "rows"),
         ("title: x\nrows: {a: {trian: []}}", "rows.a.trian"),
         ("title: x\nseeds: [one]\nrows: {a: []}", "seeds"),
-        ("title: x\nrows: {a: ['init_from=row:b']}", "rows.a starts from b, not among rows"),
         ("title: x\nrows: {a: []}\nbaselines: [c]", "baselines names c, not among rows"),
         ("title: x\nrows: {a: []}\npublished: {m: {b: []}}", "published.m.b is not among rows"),
         ("title: x\nrows: {a: []}\npublished: {m: {a: [1.0]}}", "has 1 values for 0 columns"),
@@ -155,11 +154,19 @@ def test_a_name_with_a_sweep_is_several_rows(conf: Path) -> None:
     assert (rows["l1, 1"].train, "of a" in rows) == (["y=1"], False)
 
 
-@pytest.mark.parametrize("start", ["one", "two"])
-def test_a_row_that_starts_from_itself_is_named(start: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("start", "what"),
+    [
+        ("one", "rows.two starts from one, to start from it"),
+        ("two", "rows.two starts from two, to start from it"),
+        ("three", "rows.two starts from three, no row"),
+    ],
+)
+def test_a_row_that_cannot_start_is_named(start: str, what: str, tmp_path: Path) -> None:
     rows = {"one": Row(["init_from=row:two"]), "two": Row([f"init_from=row:{start}"])}
-    with pytest.raises(ConfigError, match=rf"toy.yaml: rows\.{start} starts from itself"):
+    with pytest.raises(ConfigError, match=f"conf/reproduce/toy.yaml: {what}") as caught:
         make(tmp_path, rows=rows).all_runs()
+    assert caught.value.key == "rows.two"
 
 
 def test_a_row_has_the_models_for_which_it_is_published(tmp_path: Path) -> None:
