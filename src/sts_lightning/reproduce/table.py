@@ -16,7 +16,6 @@ from sts_lightning.config.compose import composing
 from sts_lightning.core.conf_folders import Entry, files_of
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import as_type
-from sts_lightning.core.text import counted
 from sts_lightning.sweep.grid import Grid
 from sts_lightning.sweep.job import Job
 
@@ -73,26 +72,6 @@ class Row:
 
 
 @dataclass
-class Requirements:
-    """Hardware and time required by each run of a table.
-
-    Attributes:
-        gpus: Number of GPUs; 0: none.
-        memory: Memory of each GPU in GB.
-        hours: Most hours of a run.
-    """
-
-    gpus: int = 0
-    memory: int = 0
-    hours: float = 1.0
-    __pydantic_config__ = FORBID
-
-    def __str__(self) -> str:
-        hardware = f"{counted(self.gpus, 'GPU')} with {self.memory} GB" if self.gpus else "no GPU"
-        return f"{hardware}, up to {f'{self.hours:g} h' if self.hours >= 1 else f'{60 * self.hours:.0f} min'}"
-
-
-@dataclass
 class TableSpec:
     """A file of ``conf/reproduce``.
 
@@ -100,7 +79,7 @@ class TableSpec:
         title: Heading of the table.
         rows: Systems by name.
         seeds: Random seeds; each trained row has one run per seed.
-        needs: Requirements of each run.
+        needs: What each run needs, in words: hardware and time.
         mixes: Whose settings it mixes, in words: the paper's or its code's with others.
         like: Table whose specification is the base of this one; it may have a base itself. A row, or its
             published values, of the base that is null here is left out.
@@ -120,7 +99,7 @@ class TableSpec:
     title: str
     rows: dict[str, Row]
     seeds: list[int] = field(default_factory=lambda: [1, 2, 3])
-    needs: Requirements = field(default_factory=Requirements)
+    needs: str = "no GPU, up to 1 h"
     mixes: str = ""
     like: str | None = None
     models: list[str] = field(default_factory=list)
