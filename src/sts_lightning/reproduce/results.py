@@ -103,11 +103,6 @@ class Collected:
     differences: dict[str, dict[str, dict[str, Interval]]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
-    @property
-    def main(self) -> str | None:
-        """The column that std and interval belong to, if there is one."""
-        return compared_column([column for column in self.columns if column != "std"])
-
     @contextmanager
     def noting(self, what: str = "") -> Iterator[None]:
         """Note among the problems that something cannot be read."""
@@ -210,7 +205,8 @@ def _stated(metrics: RunMetrics, trained: Mapping[str, Any] | None) -> dict[str,
 
 def scores_frame(collected: Collected) -> pd.DataFrame:
     """Return the scores below the published ones, unrounded, with what is stated of the runs."""
-    spec, columns, main = collected.table.spec, collected.columns, collected.main
+    spec, columns = collected.table.spec, collected.columns
+    main = compared_column(columns)  # what std and interval belong to
     rows: list[dict[str, Any]] = []
     for system in collected.systems:
         row: dict[str, Any] = {"": system.name, "row": RUNS if system.cell else CITED}
@@ -253,31 +249,30 @@ def text_frames(collected: Collected) -> dict[str, pd.DataFrame]:
     other = any(system.differing for system in collected.systems)
     frames = {f"{collected.table.spec.title}{' (on other data than published)' if other else ''}": shown}
     for baseline, systems in collected.differences.items():
-        rows = [{"": name, **{task: _marked(row[task]) for task in row}} for name, row in systems.items()]
+        rows = [{"": name, **row} for name, row in systems.items()]
         title = f"Difference to {baseline}, with paired bootstrap intervals (95 %) over test pairs"
         frames |= {title: pd.DataFrame(rows)} if rows else {}
     return {title: each.map(_text) for title, each in frames.items()}
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Interval):
+        return f"{value}{' *' if value.low > 0 or value.high < 0 else ''}"
     return "" if pd.isna(value) else f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
-def _marked(interval: Interval) -> str:
-    return f"{interval}{' *' if interval.low > 0 or interval.high < 0 else ''}"
 
 
 def notes(collected: Collected) -> list[str]:
     """Return the notes needed to read the table."""
     table, systems, text = collected.table, collected.systems, []
+    main = compared_column(collected.columns)
     if table.scale is not None:
         what = "with shorter schedules: not the published models. Compare rankings with theirs, not values."
         text.append(f"Run at the scale of {table.scale}, {what}")
     elif table.spec.mixes:
         text.append(f"It mixes {table.spec.mixes}.")
     text.append(f"`here`: {'scores x 100, ' if 'average' in collected.columns else ''}mean over seeds.")
-    if any(system.intervals for system in systems):
-        text.append(f"`interval`: 95 % of {collected.main}, bootstrap over test pairs.")
+    if any(main in system.intervals for system in systems):
+        text.append(f"`interval`: 95 % of {main}, bootstrap over test pairs.")
         text.append("`binary ceiling`: the best Spearman of a scorer with two values on each set.")
     text += setting_notes(systems)
     if any(system.clean for system in systems):
