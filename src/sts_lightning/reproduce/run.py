@@ -11,10 +11,9 @@ from hydra.utils import instantiate
 
 from sts_lightning.config.check import path_override
 from sts_lightning.config.compose import compose_job
-from sts_lightning.core.conf_folders import Entry, command_line, files_of
+from sts_lightning.config.folders import Entry, command_line, files_of
 from sts_lightning.core.console import print_line
-from sts_lightning.core.errors import ConfigError, FailedJobsError, RunningElsewhereError, UserError
-from sts_lightning.core.text import counted
+from sts_lightning.core.errors import ConfigError, FailedJobsError, RunningElsewhereError, UserError, counted
 from sts_lightning.reproduce.table import CITED, RUNS, Table, load_spec
 from sts_lightning.sweep.gpu_pool import visible_gpus
 from sts_lightning.sweep.grid import ComposedJob, named

@@ -13,7 +13,7 @@ from yaml import YAMLError
 
 from sts_lightning.config.check import path_override
 from sts_lightning.config.compose import composing
-from sts_lightning.core.conf_folders import Entry, files_of
+from sts_lightning.config.folders import Entry, files_of
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import as_type
 from sts_lightning.sweep.grid import Grid
