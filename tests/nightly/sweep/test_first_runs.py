@@ -186,13 +186,16 @@ def test_a_finished_run_without_what_a_sweep_asks_for_is_named(
     with job_config(planned.composed):
         job.run_folder.save_config(planned.cfg)
     job.run_folder.metrics_file.touch()
-    grid.jobs.clear()
-    assert grid.add(1, ["seed=1", "trainer.save_every=7"]).folder == job.folder
+
+    def again(*more: str) -> None:
+        grid.jobs.clear()
+        assert grid.add(1, ["seed=1", *more]).folder == job.folder
+        grid.to_run()
+
+    again("trainer.save_every=7")
     assert "has finished without" not in caplog.text
-    grid.jobs.clear()
-    assert grid.add(2, ["seed=1", "trainer.keep_every=5"]).folder == job.folder
+    again("trainer.keep_every=5")
     assert f"{job.folder.name} has finished without trainer.keep_every" in caplog.text
-    grid.jobs.clear()
-    assert grid.add(3, ["seed=1", "callbacks=rank_monitor", "trainer.keep_state=true"]).folder == job.folder
+    again("callbacks=rank_monitor", "trainer.keep_state=true")
     assert "has finished without callbacks.rank_monitor" in caplog.text
     assert "has finished without trainer.keep_state" in caplog.text

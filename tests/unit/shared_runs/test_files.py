@@ -115,7 +115,7 @@ def test_compare_unpickles_nothing(run: Path, marker: Path) -> None:
 def test_reproduce_collects_numbers_only(run: Path, payload: str, marker: Path, tmp_path: Path) -> None:
     spec = TableSpec("Toy", {"one": Row(["loss=cosent"])}, seeds=[1], columns=["dev"])
     table = Table("toy", spec, tmp_path / "table")
-    (planned,) = table.jobs()[1]
+    (planned,) = table.jobs()[0].values()
     shutil.copytree(run, planned.folder)
     pickled_predictions(planned.folder, marker)
     edit(planned.folder / "config.yaml", lambda cfg: PLACES["loss"](cfg, {"_target_": payload}))
