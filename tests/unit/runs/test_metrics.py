@@ -18,7 +18,7 @@ def test_round_trip(tmp_path: Path) -> None:
     assert found == metrics
     assert found.score == 80.5
     assert found.scores == {"dev": 80.5, "A": 70.0, "B": 72.0, "average": 71.0}
-    assert (found.wall_seconds, found.peak_memory_gb) == (3.5, None)
+    assert (found.total_seconds, found.peak_memory_gb) == (3.5, None)
 
 
 def test_an_evaluation_is_scored_by_its_average(tmp_path: Path) -> None:
