@@ -187,22 +187,16 @@ def test_killed_after_the_first_evaluation(trained: Path, rows: Path, config: Co
             np.testing.assert_array_equal(ours[name], theirs[name])
 
 
-@pytest.mark.parametrize("damage", ["missing", "broken"])
 def test_without_dev_npz_there_is_no_verdict_and_nothing_is_lost(
-    damage: str, trained: Path, rows: Path, config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    trained: Path, rows: Path, config: Config, tmp_path: Path
 ) -> None:
     run, own = tmp_path / "run", [*ROW_RUN, f"path={rows}/qa.csv"]
     with pytest.raises(RuntimeError, match="power cut"):
         train_in(run, config(*own, "trainer.save_every=1"), callbacks=[PowerCut(5)])
-    path = RunFolder(run).dev_file
-    if damage == "missing":
-        path.unlink()
-    else:
-        path.write_bytes(path.read_bytes()[:100])
+    RunFolder(run).dev_file.unlink()
     train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(trained, run)
     assert "verdict" not in metrics(run)
-    assert ("dev.npz is broken" in caplog.text) == (damage == "broken")
     with pytest.raises(SystemExit, match="run has no verdict on its dev data beside the untuned model"):
         main(["runs", "compare", str(run)])
 

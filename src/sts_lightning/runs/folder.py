@@ -85,12 +85,6 @@ class RunFolder:
         self.page_file = self.path / "report.html"
         self.mlflow_run = self.path / "mlflow_run"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RunFolder) and self.path == other.path
-
-    def __hash__(self) -> int:
-        return hash(self.path)
-
     @property
     def name(self) -> str:
         """Path relative to the working directory, if it is inside."""
@@ -125,11 +119,6 @@ class RunFolder:
         """Whether the results exist."""
         return self.state == "finished"
 
-    @property
-    def resumable(self) -> bool:
-        """Whether there is a checkpoint to resume from."""
-        return self.state == "interrupted"
-
     def start(self, init_from: str) -> RunFolder:
         """Return the folder of the run that this one starts from; moved along with it, it lies beside it.
 
@@ -163,10 +152,9 @@ class RunFolder:
             CheckpointError: See `load_config`.
             UntrustedError: One of them is not of a class of this package.
         """
-        empty: dict[str, Any] = {"logger": {}, "callbacks": {}}
-        empty |= dict.fromkeys(("data", "loss", "regularizer", "auxiliary"))
-        left_out = {name: value for name, value in empty.items() if name not in built}
-        return self._load({**self.settings(), **left_out}, trust=False)
+        left_out = {"data", "loss", "regularizer", "auxiliary"} - {*built}
+        empty: dict[str, Any] = {"logger": {}, "callbacks": {}, **dict.fromkeys(left_out)}
+        return self._load({**self.settings(), **empty}, trust=False)
 
     def _load(self, values: dict[Any, Any], trust: bool) -> DictConfig:
         values, source = renamed(values), str(self.config_file)
@@ -188,14 +176,11 @@ class RunFolder:
         """Return the digests of the user's files that the run was started with; empty if none are stored.
 
         Raises:
-            CheckpointError: The file of the digests, or that of the results, is broken.
+            CheckpointError: The file of the results is broken.
         """
         if self.metrics_file.is_file():
             return dict(self.metrics().content.get("files", {}))
-        try:
-            return read_json(self.files_file, dict[str, str]) if self.files_file.is_file() else {}
-        except (OSError, ValueError) as error:
-            raise CheckpointError(f"{self.files_file} is broken: {error}.") from error
+        return dict(read_json(self.files_file)) if self.files_file.is_file() else {}
 
     def save_config(self, cfg: DictConfig, files: Mapping[str, str] | None = None) -> None:
         """Write the configuration with all interpolations resolved, without what is of the command alone.
@@ -296,9 +281,8 @@ class RunFolder:
 
     def remove_state(self) -> None:
         """Remove what only a run that trains needs; a run that is killed before keeps it."""
-        which: Checkpoint
-        for which in ("best", "last"):
-            self.checkpoint(which).unlink(missing_ok=True)
+        self.checkpoint("best").unlink(missing_ok=True)
+        self.checkpoint("last").unlink(missing_ok=True)
 
     def why_missing(self, which: Which) -> str:
         """Return the end of a message that weights are missing: why, and what to do."""
@@ -316,11 +300,10 @@ class RunFolder:
         """
         for folder in (self.path, self.checkpoints, self.plots):
             for path in folder.glob(".*"):
-                if path.is_dir():
-                    if re.fullmatch(r"\.(model|final|step_[0-9]+)\.\w+", path.name):
-                        shutil.rmtree(path)
-                elif re.fullmatch(r"\..+\.[0-9]+", path.name):
+                if path.is_file() and re.fullmatch(r"\..+\.[0-9]+", path.name):
                     path.unlink()
+                elif re.fullmatch(r"\.(model|final|step_[0-9]+)\.\w+", path.name):
+                    shutil.rmtree(path)
 
     def remove_if_empty(self) -> None:
         """Remove the folder if it is empty, and its empty parents below the working directory."""
@@ -373,10 +356,7 @@ def check_distinct(runs: Sequence[Path], key: str = "runs") -> None:
     Raises:
         ConfigError: A run is named twice.
     """
-    named: dict[str, Path] = {}
-    for run in runs:
-        real = os.path.realpath(run)
-        if real in named:
-            same = "" if run == named[real] else f", as {named[real]} and {run}"
-            raise ConfigError(f"{key}: {run} is named twice{same}, and would count as often.", key=key)
-        named[real] = run
+    real = [os.path.realpath(run) for run in runs]
+    for run, path in zip(runs, real, strict=True):
+        if real.count(path) > 1:
+            raise ConfigError(f"{key}: {run} is named twice, and would count as often.", key=key)

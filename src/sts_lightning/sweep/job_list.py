@@ -84,7 +84,7 @@ def check_job(composed: ComposedJob, check: Check) -> set[str]:
 
 def print_run(run: RunFolder, text: str) -> str:
     """Print a run, and return its state: done, running, resumable or new."""
-    state = "done" if run.finished else "resumable" if run.resumable else "new"
+    state = {"finished": "done", "interrupted": "resumable"}.get(run.state, "new")
     if state != "done" and is_locked(run.path):
         state = "running"
     print_line(f"{state:9} {run.path}  {text}")
