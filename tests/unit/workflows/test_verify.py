@@ -56,10 +56,9 @@ def run(whole: Path, tmp_path: Path) -> RunFolder:
 
 def outcomes(run: RunFolder) -> dict[str, str]:
     """What is said of each thing, and under ``wrong`` what ended the checks."""
-    found = {}
+    found: dict[str, str] = {}
     try:
-        for name, state in verify(run):
-            found[name] = state
+        found.update(verify(run))
     except UserError as error:
         found["wrong"] = str(error)
     return found
