@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
-import logging
 import math
 import os
 import statistics
@@ -16,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table
@@ -23,13 +22,11 @@ from rich.table import Table
 from sts_lightning.config.check import shown
 from sts_lightning.config.identity import RESULT, SHOWN, leaves, select
 from sts_lightning.core.errors import CheckpointError, UserError
-from sts_lightning.core.files import replacing
+from sts_lightning.core.files import write_atomic
 from sts_lightning.core.text import counted
 from sts_lightning.data.files import short_names
 from sts_lightning.runs.folder import RunFolder, State, check_distinct
 from sts_lightning.runs.metrics import UNKNOWN, RunMetrics, evaluation_text
-
-log = logging.getLogger(__name__)
 
 Settings = Mapping[str, Any]
 """Values by dotted key."""
@@ -187,22 +184,23 @@ def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
     keys = []
     contents: dict[str, set[str]] = defaultdict(set)
     for run in runs:
-        alone = run.metrics is None or run.seed is None
+        alone = apart or run.metrics is None or run.seed is None
         keys.append(str(run.folder.path) if alone else _as_json(_without_seed(run.folder, run.settings)))
-        contents[keys[-1]] |= {run.content} - {""}
+        contents[keys[-1]].add(run.content)
     groups: dict[object, list[ListedRun]] = defaultdict(list)
-    common: dict[object, Settings] = {}
     for run, key in zip(runs, keys, strict=True):
-        several = len(contents[key]) > 1  # if there is one, it may be that of all
-        settings = run.settings | ({"content": run.content or UNKNOWN} if several else {})
-        group = run.folder if apart else (key, settings.get("content"))
-        groups[group].append(run)
-        common[group] = {
+        if len(contents[key]) > 1:
+            run.settings["content"] = run.content or UNKNOWN
+        groups[key, run.content].append(run)
+    common = [
+        {
             name: value
-            for name, value in common.get(group, settings).items()
-            if settings.get(name) == value and (apart or name != "seed")
+            for name, value in group[0].settings.items()
+            if (apart or name != "seed") and all(run.settings.get(name) == value for run in group)
         }
-    distinct = distinguishing(list(common.values()))
+        for group in groups.values()
+    ]
+    distinct = distinguishing(common)
     return [Group(group, settings) for group, settings in zip(groups.values(), distinct, strict=True)]
 
 
@@ -265,10 +263,9 @@ def sort_groups(groups: Sequence[Group], column: str | None, scores: Sequence[st
     Raises:
         UserError: There is no such column.
     """
-    known = [*scores, *COST]
-    if column is not None and column not in known:
-        raise UserError(f"--sort {column}: no such column; there are {', '.join(known)}.")
     by = column or ("average" if "average" in scores else "dev")
+    if column and by not in (known := [*scores, *COST]):
+        raise UserError(f"--sort {by}: no such column; there are {', '.join(known)}.")
     sign = 1 if by in COST else -1
     return sorted(groups, key=lambda group: math.inf if (mean := group.mean(by)) is None else sign * mean)
 
@@ -303,24 +300,22 @@ def best_on_dev(runs: Sequence[ListedRun]) -> ListedRun:
     if not scored:
         raise UserError("no run has finished with a dev score.")
     dev = {str(run.folder.path): run.metrics.content.get("dev") for _, run in scored if run.metrics}
-    _check_pairs(
-        "--best", dev, "Choose runs by --where, or train them on one dev split (data.dev_path, data.seed)."
-    )
+    _check_same("pairs", dev, "Choose runs by --where, or train them on one dev split.")
     return max(scored, key=lambda pair: pair[0])[1]
 
 
-def _check_pairs(what: str, pairs: Mapping[str, object], hint: str) -> None:
-    """Reject scores of different pairs.
+def _check_same(what: str, stated: Mapping[str, object], hint: str) -> None:
+    """Reject scores that cannot be compared.
 
     Args:
-        what: What they are for.
-        pairs: Hash of the pairs of each run, by its name; None if it is not known.
+        what: What has to be the same.
+        stated: That of each run, by its name; None if it is not known.
         hint: What to do instead.
     """
-    known = [(name, pair) for name, pair in pairs.items() if pair is not None]
-    for name, pair in known:
-        if pair != known[0][1]:
-            raise UserError(f"{what}: {known[0][0]} and {name} have scores of different pairs.", hint=hint)
+    known = [(name, value) for name, value in stated.items() if value is not None]
+    for name, value in known:
+        if value != known[0][1]:
+            raise UserError(f"{known[0][0]} and {name} have scores of different {what}.", hint=hint)
 
 
 def print_groups(groups: Sequence[Group], scores: Sequence[str], folder: Path) -> None:
@@ -344,18 +339,20 @@ def print_groups(groups: Sequence[Group], scores: Sequence[str], folder: Path) -
 
 def write_csv(path: Path, groups: Sequence[Group], scores: Sequence[str]) -> None:
     """Write a row for each group, with all that distinguishes it, means and deviations."""
-    keys = list(dict.fromkeys(key for group in groups for key in group.settings))
+    about = [
+        (str(group.runs[0].folder.path), len(group.runs), group.state, " ".join(map(str, group.seeds)))
+        for group in groups
+    ]
     columns = [*scores, *COST]
-    heads = [head for name in columns for head in (name, f"{name} std")]
-    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["run", "runs", "state", "seeds", *keys, *heads])
-        for group in groups:
-            cells = [cell for name in columns for cell in (group.mean(name), group.deviation(name))]
-            settings = [group.settings.get(key, "") for key in keys]
-            first = str(group.runs[0].folder.path)
-            seeds = " ".join(map(str, group.seeds))
-            writer.writerow([first, len(group.runs), group.state, seeds, *settings, *cells])
+    means = pd.DataFrame([map(group.mean, columns) for group in groups], columns=columns)
+    deviations = pd.DataFrame([map(group.deviation, columns) for group in groups], columns=columns)
+    frames = [
+        pd.DataFrame(about, columns=["run", "runs", "state", "seeds"]),
+        pd.DataFrame([group.settings for group in groups], dtype=object),
+        means,
+        deviations.add_suffix(" std"),
+    ]
+    write_atomic(path, pd.concat(frames, axis=1).to_csv(index=False))
 
 
 def mean_scores(folders: Sequence[Path]) -> dict[str, dict[str, float]]:
@@ -369,37 +366,15 @@ def mean_scores(folders: Sequence[Path]) -> dict[str, dict[str, float]]:
     check_distinct(folders)
     names = short_names(map(str, folders))
     names |= {path: str(Path(path).resolve()) for path, name in names.items() if name in ("mean", "std")}
-    runs = {names[str(folder)]: RunFolder(folder) for folder in folders}
-    metrics = {name: run.metrics() for name, run in runs.items()}
-    rows = {name: results.scores for name, results in metrics.items()}
-    if len({frozenset(row) for row in rows.values()}) > 1:
-        tasks = "; ".join(f"{name}: {', '.join(row)}" for name, row in rows.items())
-        raise UserError(f"the runs were reported on different tasks ({tasks}).")
-    how = {
-        name: f"aggregate={results.aggregate}, {evaluation_text(results.details)}"
-        for name, results in metrics.items()
-    }
+    runs = {names[str(folder)]: RunFolder(folder).metrics() for folder in folders}
+    rows = {name: run.scores for name, run in runs.items()}
+    hint = "Evaluate them alike with eval.py."
+    _check_same("tasks", {name: row.keys() for name, row in rows.items()}, hint)
+    for kind in ("dev", "tests"):
+        _check_same(f"{kind} pairs", {name: run.content.get(kind) for name, run in runs.items()}, hint)
+    how = {name: f"aggregate={run.aggregate}, {evaluation_text(run.details)}" for name, run in runs.items()}
     if len(set(how.values())) > 1:
         ways = "; ".join(f"{name}: {way}" for name, way in how.items())
-        raise UserError(
-            f"the runs were evaluated differently ({ways}).", hint="Evaluate them alike with eval.py."
-        )
-    for kind in ("dev", "tests"):
-        pairs = {name: results.content.get(kind) for name, results in metrics.items()}
-        _check_pairs(f"mean of {kind}", pairs, "Evaluate them on the same pairs with eval.py.")
-    _warn_of_repeats(runs)
-    by_task = {task: [row[task] for row in rows.values()] for task in next(iter(rows.values()))}
-    rows["mean"] = {task: statistics.mean(values) for task, values in by_task.items()}
-    rows["std"] = {task: statistics.stdev(values) for task, values in by_task.items()}
-    return rows
-
-
-def _warn_of_repeats(runs: Mapping[str, RunFolder]) -> None:
-    """Say which runs have one seed: repeats of a run, which deviate less than runs of several seeds."""
-    names: dict[object, list[str]] = defaultdict(list)
-    for name, run in runs.items():
-        if run.config_file.is_file():
-            names[run.settings().get("seed")].append(name)
-    for seed, of_seed in names.items():
-        if seed is not None and len(of_seed) > 1:
-            log.warning("WARNING: %s have the same seed, %s; std is over seeds.", " and ".join(of_seed), seed)
+        raise UserError(f"the runs were evaluated differently ({ways}).", hint=hint)
+    frame = pd.DataFrame(rows).T
+    return {**rows, "mean": frame.mean().to_dict(), "std": frame.std().to_dict()}
