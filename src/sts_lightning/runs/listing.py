@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table
 
@@ -52,11 +51,6 @@ class ListedRun:
     settings: dict[str, Any] = field(default_factory=dict)
     metrics: RunMetrics | None = None
     problem: str = ""
-
-    @property
-    def seed(self) -> Any:
-        """Random seed; None for an evaluation."""
-        return self.settings.get("seed")
 
     @property
     def content(self) -> str:
@@ -133,14 +127,9 @@ class Group:
     settings: Settings
 
     @property
-    def state(self) -> State:
-        """Progress of the runs."""
-        return self.runs[0].state
-
-    @property
     def seeds(self) -> list[Any]:
         """Their seeds."""
-        return [run.seed for run in self.runs if run.seed is not None]
+        return [run.settings["seed"] for run in self.runs if "seed" in run.settings]
 
     def _values(self, column: str) -> list[float]:
         return [value for run in self.runs if (value := run.value(column)) is not None]
@@ -171,20 +160,16 @@ class Group:
         return f"{name} +{len(self.runs) - 1}" if len(self.runs) > 1 else name
 
 
-def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
+def group_seeds(runs: Sequence[ListedRun]) -> list[Group]:
     """Group finished runs that differ in the seed alone; runs that start from such runs count as the same.
 
     Settings that leave the result as it is may differ (`RESULT`). The runs of a group were trained and
     scored on the same rows; where groups differ in these alone, their settings have a ``content``.
-
-    Args:
-        runs: The runs.
-        apart: Whether each run remains a separate group.
     """
     keys = []
     contents: dict[str, set[str]] = defaultdict(set)
     for run in runs:
-        alone = apart or run.metrics is None or run.seed is None
+        alone = run.metrics is None or "seed" not in run.settings  # unfinished, or an evaluation
         keys.append(str(run.folder.path) if alone else _as_json(_without_seed(run.folder, run.settings)))
         contents[keys[-1]].add(run.content)
     groups: dict[object, list[ListedRun]] = defaultdict(list)
@@ -196,7 +181,7 @@ def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
         {
             name: value
             for name, value in group[0].settings.items()
-            if (apart or name != "seed") and all(run.settings.get(name) == value for run in group)
+            if name != "seed" and all(run.settings.get(name) == value for run in group)
         }
         for group in groups.values()
     ]
@@ -227,7 +212,7 @@ def distinguishing(runs: Sequence[Settings]) -> list[dict[str, Any]]:
             values[_compared_among(settings, key)].add(_as_json(settings.get(key, "absent")))
     return [
         {
-            key.removesuffix("._target_"): _class_name(value) if key.endswith("_target_") else value
+            key.removesuffix("._target_"): value.rpartition(".")[2] if key.endswith("_target_") else value
             for key, value in settings.items()
             if len(values[_compared_among(settings, key)]) > 1
         }
@@ -241,10 +226,6 @@ def _compared_among(settings: Settings, key: str) -> tuple[str, ...]:
     targets = [".".join([*names[:count], "_target_"]) for count in range(1, len(names))]
     classes = [str(settings.get(target)) for target in targets if target != key]
     return key, str(evaluation), *classes
-
-
-def _class_name(target: Any) -> str:
-    return str(target).rpartition(".")[2]
 
 
 def _as_json(value: Any) -> str:
@@ -270,26 +251,6 @@ def sort_groups(groups: Sequence[Group], column: str | None, scores: Sequence[st
     return sorted(groups, key=lambda group: math.inf if (mean := group.mean(by)) is None else sign * mean)
 
 
-def fits(settings: Settings, conditions: Sequence[str]) -> bool:
-    """Return whether a run has settings given as ``KEY=VALUE``; a class may be given by its name alone.
-
-    Raises:
-        UserError: A condition is something else.
-    """
-    for condition in conditions:
-        key, equals, value = condition.partition("=")
-        if not equals:
-            raise UserError(f"--where {condition}: expected KEY=VALUE, such as optim.lr=5e-5.")
-        if not any(_same(settings[name], value) for name in (key, f"{key}._target_") if name in settings):
-            return False
-    return True
-
-
-def _same(value: Any, text: str) -> bool:
-    wanted = OmegaConf.from_dotlist([f"value={text}"]).value
-    return bool(value == wanted) or text in (str(value), _class_name(value))
-
-
 def best_on_dev(runs: Sequence[ListedRun]) -> ListedRun:
     """Return the run with the best dev score.
 
@@ -300,7 +261,7 @@ def best_on_dev(runs: Sequence[ListedRun]) -> ListedRun:
     if not scored:
         raise UserError("no run has finished with a dev score.")
     dev = {str(run.folder.path): run.metrics.content.get("dev") for _, run in scored if run.metrics}
-    _check_same("pairs", dev, "Choose runs by --where, or train them on one dev split.")
+    _check_same("pairs", dev, "Name a folder of runs that share a dev split.")
     return max(scored, key=lambda pair: pair[0])[1]
 
 
@@ -323,15 +284,13 @@ def print_groups(groups: Sequence[Group], scores: Sequence[str], folder: Path) -
     main = [name for name in ("dev", "average", "rank") if name in scores]
     number = sum(len(group.runs) for group in groups)
     table = Table(title=f"{counted(number, 'run')} in {folder}", title_justify="left")
-    all_finished = all(group.state == "finished" for group in groups)
-    for heading in ("run", "settings", "seeds") if all_finished else ("run", "settings", "state", "seeds"):
+    for heading in ("run", "settings", "state", "seeds"):
         table.add_column(heading, overflow="fold")
     for heading in (*main, *COST):
         table.add_column(heading, justify="right", no_wrap=True)
     for group in groups:
         settings = " ".join(f"{key}={shown(value)}" for key, value in group.settings.items())
-        state = [] if all_finished else [group.state]
-        row = [group.name(folder), settings, *state, " ".join(map(str, group.seeds))]
+        row = [group.name(folder), settings, group.runs[0].state, " ".join(map(str, group.seeds))]
         table.add_row(*row, *(group.cell(name) for name in (*main, *COST)))
     width = None if Console().is_terminal else 160
     Console(width=width, markup=False, emoji=False).print(table)  # settings contain brackets
@@ -339,19 +298,16 @@ def print_groups(groups: Sequence[Group], scores: Sequence[str], folder: Path) -
 
 def write_csv(path: Path, groups: Sequence[Group], scores: Sequence[str]) -> None:
     """Write a row for each group, with all that distinguishes it, means and deviations."""
-    about = [
-        (str(group.runs[0].folder.path), len(group.runs), group.state, " ".join(map(str, group.seeds)))
-        for group in groups
-    ]
-    columns = [*scores, *COST]
+    columns, about = [*scores, *COST], []
+    for group in groups:
+        first, seeds = group.runs[0], " ".join(map(str, group.seeds))
+        about.append(
+            {"run": first.folder.path, "runs": len(group.runs), "state": first.state, "seeds": seeds}
+        )
     means = pd.DataFrame([map(group.mean, columns) for group in groups], columns=columns)
     deviations = pd.DataFrame([map(group.deviation, columns) for group in groups], columns=columns)
-    frames = [
-        pd.DataFrame(about, columns=["run", "runs", "state", "seeds"]),
-        pd.DataFrame([group.settings for group in groups], dtype=object),
-        means,
-        deviations.add_suffix(" std"),
-    ]
+    settings = pd.DataFrame([group.settings for group in groups], dtype=object)
+    frames = [pd.DataFrame(about), settings, means, deviations.add_suffix(" std")]
     write_atomic(path, pd.concat(frames, axis=1).to_csv(index=False))
 
 
