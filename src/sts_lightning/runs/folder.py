@@ -40,7 +40,7 @@ from sts_lightning.config.versions import adapt, renamed
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.files import read_json, replacing, write_atomic
 from sts_lightning.runs.history import read_history
-from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics, write_metrics
+from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics
 
 State = Literal["new", "started", "interrupted", "finished"]
 """Progress of a run.
@@ -224,8 +224,14 @@ class RunFolder:
         return [*(details.get("earlier") or []), {"run": str(self.path), **cost}]
 
     def save_metrics(self, metrics: RunMetrics) -> None:
-        """Write the results, which marks the run as finished."""
-        write_metrics(self.metrics_file, metrics)
+        """Write the results, which marks the run as finished.
+
+        Raises:
+            ValueError: A number is NaN or infinite, which no reader of JSON has to accept.
+        """
+        dev = {} if metrics.dev is None else {"dev": metrics.dev}
+        contents = {"test": metrics.test, **dev, **metrics.details}
+        write_atomic(self.metrics_file, json.dumps(contents, indent=2, allow_nan=False) + "\n")
 
     def trained_on(self) -> TrainedOn:
         """Return the data that the run and those before it were trained on; unknown without results."""
@@ -247,19 +253,15 @@ class RunFolder:
             CheckpointError: The checkpoint is missing or broken.
         """
         path = self.checkpoint(which)
-        if not path.is_file():
-            raise CheckpointError(f"{path} does not exist.")
         import torch  # not needed by a sweep, which starts other processes
 
         try:
-            checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+            checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
             damaged = zipfile.ZipFile(path).testzip() if whole else None  # torch checks no sums
         except Exception as error:  # the unpickler of torch raises various errors
             raise CheckpointError(f"{path} is not a readable checkpoint ({type(error).__name__}).") from error
         if damaged is not None:
             raise CheckpointError(f"{path} is broken: the check sum of its part {damaged} is wrong.")
-        if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
-            raise CheckpointError(f"{path} is not a checkpoint of a run: it has no state_dict.")
         return checkpoint
 
     def write_checkpoint(self, which: Checkpoint, content: Mapping[str, Any]) -> None:
@@ -336,9 +338,6 @@ def _meant(folder: Path, config_file: str) -> str | None:
     """Return what the user may have meant by something that is no run folder."""
     if any((folder / name).is_file() for name in OF_MODELS):
         return f"It holds a model: name it by model=encoder {path_override('model.name', folder)}."
-    whole = next((parent for parent in folder.parents[:2] if (parent / config_file).is_file()), None)
-    if whole is not None:
-        return f"Did you mean {whole}?"
     inside = [path for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{config_file}")]
     if not inside:
         return None

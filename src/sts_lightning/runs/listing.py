@@ -189,14 +189,14 @@ def group_seeds(runs: Sequence[ListedRun]) -> list[Group]:
     return [Group(group, settings) for group, settings in zip(groups.values(), distinct, strict=True)]
 
 
-def _without_seed(folder: RunFolder, settings: Settings, later: tuple[str, ...] = ()) -> dict[str, Any]:
+def _without_seed(folder: RunFolder, settings: Settings) -> dict[str, Any]:
     """Return what makes a run besides its seed: of the run that it starts from the same, not its folder."""
     same = {key: value for key, value in select(settings, RESULT).items() if key != "seed"}
-    if isinstance(name := settings.get("init_from"), str) and name not in later:  # no circle, by hand
+    if isinstance(name := settings.get("init_from"), str):
         with suppress(CheckpointError):
             start = folder.start(name)
             if before := _settings(start):
-                same["init_from"] = _without_seed(start, before, (*later, name))
+                same["init_from"] = _without_seed(start, before)
     return same
 
 

@@ -19,8 +19,8 @@ from typing import Any, Required
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 from sts_lightning.core.counts import TrainingCount
-from sts_lightning.core.errors import CheckpointError, TrainingError
-from sts_lightning.core.files import as_type, check_finite, read_json, write_atomic
+from sts_lightning.core.errors import CheckpointError
+from sts_lightning.core.files import as_type, read_json
 from sts_lightning.core.hardware import count_cores
 from sts_lightning.core.text import counted
 
@@ -40,18 +40,13 @@ class TestScores(TypedDict, total=False):
 
 
 class Contents(TypedDict, total=False):
-    """Types of the entries that this project reads back, all of which may be absent; others are free."""
+    """Types of the numbers that lists, tables and reports compute with; other entries are free."""
 
     test: TestScores | None
     dev: TaskScores | None
-    seed: int | str | None
-    training: dict[str, Any] | None
-    content: dict[str, Any]
     trained_on: list[TrainingCount | None]
     wall_seconds: float | None
-    earlier: list[dict[str, Any]] | None
     peak_memory_bytes: dict[str, float] | None
-    versions: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -154,21 +149,6 @@ def origin(trained_on: TrainedOn, seconds: float) -> dict[str, Any]:
     return {"trained_on": stages, "wall_seconds": round(seconds, 1), **environment()}
 
 
-def write_metrics(path: Path, metrics: RunMetrics) -> None:
-    """Write the file atomically.
-
-    Raises:
-        TrainingError: A number is NaN or infinite, which no reader of JSON has to accept.
-    """
-    dev = {} if metrics.dev is None else {"dev": metrics.dev}
-    contents = {"test": metrics.test, **dev, **metrics.details}
-    try:
-        check_finite(contents)
-    except ValueError as error:
-        raise TrainingError(f"the results are not written to {path}: {error}.") from error
-    write_atomic(path, json.dumps(contents, indent=2) + "\n")
-
-
 def read_metrics(path: Path) -> RunMetrics:
     """Read the file.
 
@@ -218,18 +198,8 @@ def in_words(values: Mapping[str, Any], *keys: str) -> str:
     return ", ".join(f"{key}={'no limit' if value is None else value}" for key, value in shown)
 
 
-PACKAGES = (
-    "sts-lightning",
-    "torch",
-    "lightning",
-    "transformers",
-    "tokenizers",
-    "peft",
-    "bitsandbytes",
-    "datasets",
-    "scipy",
-    "numpy",
-)
+PACKAGES = "sts-lightning torch lightning transformers tokenizers peft bitsandbytes datasets scipy numpy"
+"""Packages whose versions results state."""
 
 
 def peak_memory() -> dict[str, int]:
@@ -250,7 +220,7 @@ def peak_memory() -> dict[str, int]:
 def environment() -> dict[str, Any]:
     """Return versions, commit, platform and hardware, stored with the metrics of a run."""
     versions = {"python": platform.python_version()}
-    for package in PACKAGES:
+    for package in PACKAGES.split():
         with contextlib.suppress(PackageNotFoundError):
             versions[package] = version(package)
     return {

@@ -7,7 +7,6 @@ import dataclasses
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from statistics import median
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
@@ -204,16 +203,12 @@ def _details(experiment: Experiment, scores: Scores, seconds: float) -> dict[str
     cfg, data, encoder = experiment.cfg, experiment.data, experiment.module.encoder
     start = None if cfg.init_from is None else RunFolder(cfg.init_from)
     earlier: TrainedOn = () if start is None else start.trained_on()
-    scored = how_scored(encoder, data, cfg, scores)
-    training = {  # what a table of the scores names
-        "max_length": cfg.model.get("max_length"),
-        "precision": experiment.machine.precision,
-        "quantization": scored["quantization"],
-    }
+    training = {"max_length": cfg.model.get("max_length"), "precision": experiment.machine.precision}
     return {
         "steps": experiment.trainer.global_step,
-        **scored,
-        "training": training,
+        **how_scored(encoder, data, cfg, scores),
+        # What a table of the scores names.
+        "training": {**training, "quantization": cfg.model.get("quantization", "none")},
         "texts": sample_texts(data),  # with which an export is compared
         "machine": dataclasses.asdict(experiment.machine),
         "processes": experiment.trainer.world_size,
@@ -292,7 +287,6 @@ def write_page(
     shows = {key: shown(value) for key, value in select(leaves(settings), SHOWN).items()}
     if (start := metrics.details.get("start")) is not None and "init_from" in shows:
         shows["init_from"] += f" ({start})"
-    rates = [row["tokens_per_second"] for row in run.history() if "tokens_per_second" in row]
     pages = Environment(loader=PackageLoader("sts_lightning", "workflows"), autoescape=True)
     text = pages.get_template("run_page.html.jinja").render(
         name=run.path.resolve().name,
@@ -306,7 +300,6 @@ def write_page(
             for path in sorted(run.plots.glob("*.png"))
         ],
         pairs=pairs,
-        tokens_per_second=median(rates) if rates else None,
         settings=list(shows.items()),
     )
     write_atomic(run.page_file, text + "\n")

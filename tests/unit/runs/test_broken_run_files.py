@@ -43,12 +43,6 @@ def ckpt(**parts: Any) -> bytes:
     return buffer.getvalue()
 
 
-def pickled(content: Any) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(content, buffer)
-    return buffer.getvalue()
-
-
 def inside(content: bytes, name: str, at: int = 0) -> int:
     """Return the place of a byte within the data of a file in an archive."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -104,8 +98,6 @@ BROKEN = [
     Broken("predictions", PREDICTIONS, npz(A_cosine=[0.5]), None, "A is broken: it lacks cosine or gold"),
     *(Broken("checkpoint", BEST, CKPT[:size]) for size in (0, len(CKPT) // 2)),
     Broken("checkpoint", BEST, flipped(CKPT, inside(CKPT, "data/0", 30))),
-    Broken("checkpoint", BEST, pickled([1])),
-    Broken("checkpoint", BEST, pickled({"global_step": 1}), None, "state_dict"),
     Broken("vectors", "vectors.npy", b""),
     Broken("vectors", "vectors.npy", npy(np.array([[1.0], [np.nan]])), None, "line 2"),
     Broken("vectors", "vectors.npy", npz(a=np.ones((2, 3))), None, "must be a matrix of floating-point"),

@@ -105,12 +105,6 @@ def test_seeds_of_chains_of_five_runs_are_grouped(tmp_path: Path) -> None:
         assert seeds == [[1, 2], [3]]
 
 
-def test_a_circle_of_runs_ends(tmp_path: Path) -> None:
-    for name, other in (("a", "b"), ("b", "a")):
-        write(tmp_path / name, settings(1, init_from=str(tmp_path / other)), 70.0)
-    assert len(group_seeds(find_runs(tmp_path))) == 2
-
-
 def test_evaluations_are_told_from_trainings_by_the_model_alone(tmp_path: Path) -> None:
     write(tmp_path / "slow", settings(1), 80.0)
     write(tmp_path / "fast", settings(1, optim={"lr": 1e-4}), 70.0)
