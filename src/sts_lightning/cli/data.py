@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sts_lightning.cli.options import FILE, FRACTION, TRUST_REMOTE_CODE, columns, data_root
-from sts_lightning.core.conf_folders import command_line
+from sts_lightning.config.folders import command_line
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.core.files import check_output, replacing
 from sts_lightning.data.fetch.get import get, load_sources

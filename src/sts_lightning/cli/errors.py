@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from sts_lightning.core.errors import InterruptedRunError, StorageError, UserError
-from sts_lightning.core.signals import requeue, signal_name, stopping_signal, unmasked
-from sts_lightning.runs.lock import is_first_process
+from sts_lightning.core.processes import is_first_process, requeue
+from sts_lightning.core.signals import signal_name, stopping_signal, unmasked
 
 STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
 """errno values of a write that failed, of which the system names no file."""

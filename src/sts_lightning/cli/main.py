@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from sts_lightning.cli.errors import asks_for_traces, reporting
-from sts_lightning.core.conf_folders import ENTRIES, script_of
+from sts_lightning.config.folders import ENTRIES, script_of
 from sts_lightning.core.hardware import set_cpu_defaults, set_gpu_defaults
 from sts_lightning.core.signals import listening
 

@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
+from sts_lightning.config.folders import PACKAGED
 from sts_lightning.core.choices import Attention
-from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import UntrustedError
 
 LISTED = {

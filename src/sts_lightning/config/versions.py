@@ -12,8 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.build import LOADING, arguments_of
+from sts_lightning.config.folders import PACKAGED
 from sts_lightning.config.schema import TrainConfig
-from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError
 
 log = logging.getLogger(__name__)

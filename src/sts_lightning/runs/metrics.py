@@ -18,11 +18,10 @@ from typing import Any, Required
 
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from sts_lightning.core.counts import TrainingCount
-from sts_lightning.core.errors import CheckpointError
+from sts_lightning.core.errors import CheckpointError, counted
 from sts_lightning.core.files import as_type, read_json
 from sts_lightning.core.hardware import count_cores
-from sts_lightning.core.text import counted
+from sts_lightning.data.counts import TrainingCount
 
 TrainedOn = tuple[TrainingCount | None, ...]
 """Data of the stages of a run; None where it is unknown, nothing for a model that was not trained here."""

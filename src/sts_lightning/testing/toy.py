@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.core.text import check_range
+from sts_lightning.core.errors import check_range
 from sts_lightning.data.data_set import DataSet, Splits, column_views
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import LABELLED, SourceCount, sentence_columns, table_of_rows

@@ -16,9 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.build import LOADING, build, items, name_setting, plain, shared_settings
 from sts_lightning.config.identity import file_digests
-from sts_lightning.config.machine import Machine, trained_model
-from sts_lightning.core.errors import at_setting
-from sts_lightning.core.text import check_range
+from sts_lightning.core.errors import at_setting, check_range
+from sts_lightning.core.hardware import Machine, trained_model
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.module import DataModule
 from sts_lightning.losses.base import Loss

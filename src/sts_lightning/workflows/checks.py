@@ -28,11 +28,10 @@ from sts_lightning.config.check import (
     suggest,
     unknown_key,
 )
-from sts_lightning.config.machine import Machine, cuda_devices, decide
+from sts_lightning.config.folders import PACKAGED
 from sts_lightning.core.choices import Role
-from sts_lightning.core.conf_folders import PACKAGED
-from sts_lightning.core.errors import CheckpointError, ConfigError
-from sts_lightning.core.text import counted
+from sts_lightning.core.errors import CheckpointError, ConfigError, counted
+from sts_lightning.core.hardware import Machine, cuda_devices, decide
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.draws import empty_places
 from sts_lightning.data.module import DataModule

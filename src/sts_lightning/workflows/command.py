@@ -24,15 +24,16 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config, check_values, path_override
+from sts_lightning.config.folders import command_line
 from sts_lightning.config.identity import move_data
 from sts_lightning.config.schema import COMMAND, TrainConfig
 from sts_lightning.config.start import EarlierRun, earlier_runs
 from sts_lightning.config.trust import requests
 from sts_lightning.core import signals
-from sts_lightning.core.conf_folders import command_line
 from sts_lightning.core.errors import ConfigError, InterruptedRunError, RunningElsewhereError, UserError
+from sts_lightning.core.processes import is_first_process
 from sts_lightning.runs.folder import RunFolder, no_run
-from sts_lightning.runs.lock import check_links, holder, is_first_process, locked
+from sts_lightning.runs.lock import check_links, holder, locked
 from sts_lightning.runs.state import BESIDE_RESUME, LENGTHS, next_step, report_finished, state_for, train_on
 
 if TYPE_CHECKING:

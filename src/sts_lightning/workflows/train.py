@@ -20,21 +20,22 @@ from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.config.folders import files_of
 from sts_lightning.config.identity import SHOWN, leaves, select
-from sts_lightning.config.machine import (
+from sts_lightning.core import signals
+from sts_lightning.core.console import log_to, quiet_lightning
+from sts_lightning.core.errors import ConfigError, TrainingError
+from sts_lightning.core.files import write_atomic
+from sts_lightning.core.hardware import (
     decide,
     decided,
     fix_workspace,
     hide_gpus,
+    keep_freed_memory,
     weights_device,
     without_repetition,
 )
-from sts_lightning.core import signals
-from sts_lightning.core.conf_folders import files_of
-from sts_lightning.core.console import log_to, quiet_lightning
-from sts_lightning.core.errors import ConfigError, TrainingError
-from sts_lightning.core.files import write_atomic
-from sts_lightning.core.hardware import keep_freed_memory
+from sts_lightning.core.processes import is_first_process
 from sts_lightning.data.tables import PART, values_of
 from sts_lightning.data.tasks import texts_in
 from sts_lightning.evaluation.dev_scores import monitor_of
@@ -42,7 +43,6 @@ from sts_lightning.evaluation.score import Scores, report_truncation, score
 from sts_lightning.models.architectures.positions import NOT_REPEATABLE
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.lock import is_first_process
 from sts_lightning.runs.metrics import peak_memory
 from sts_lightning.runs.state import begin_again
 from sts_lightning.training.assembly import Experiment, Parts, assemble, make_module

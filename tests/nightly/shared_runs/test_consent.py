@@ -12,7 +12,7 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.core.conf_folders import VARIABLE
+from sts_lightning.config.folders import VARIABLE
 from sts_lightning.core.errors import ConfigError, UntrustedError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.command import train_in

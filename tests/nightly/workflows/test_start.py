@@ -10,9 +10,9 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.config.check import check_config
-from sts_lightning.config.machine import decide, decided
-from sts_lightning.core.conf_folders import VARIABLE
+from sts_lightning.config.folders import VARIABLE
 from sts_lightning.core.errors import ConfigError, InterruptedRunError
+from sts_lightning.core.hardware import decide, decided
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.module import STSModule
 from sts_lightning.workflows import command as workflow

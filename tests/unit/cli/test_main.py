@@ -10,7 +10,7 @@ import pytest
 
 from sts_lightning.cli import main as groups
 from sts_lightning.cli.main import COMMANDS, DATA, PROGRAM, REPRODUCE, RUNS, main
-from sts_lightning.core.conf_folders import ENTRIES, Entry, script_of
+from sts_lightning.config.folders import ENTRIES, Entry, script_of
 from sts_lightning.core.errors import UserError
 from tests.support.command_line import leaves
 from tests.unit.runs.test_predictions import write_predictions

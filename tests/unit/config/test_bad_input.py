@@ -16,8 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config
-from sts_lightning.config.machine import decide
 from sts_lightning.core.errors import UserError
+from sts_lightning.core.hardware import decide
 from sts_lightning.training.assembly import assemble
 from sts_lightning.workflows.checks import check_machine, check_parts
 from tests.conftest import CONF, SHORT_RUN

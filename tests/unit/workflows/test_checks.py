@@ -14,8 +14,8 @@ from lightning.pytorch.loggers import CSVLogger, Logger
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import check_config
-from sts_lightning.config.machine import decide
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.hardware import decide
 from sts_lightning.data.module import DataModule
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss

@@ -21,8 +21,7 @@ from sts_lightning.analysis.alignment import (
 from sts_lightning.analysis.phases import PeakDetector
 from sts_lightning.analysis.rank import effective_rank, energy_rank, singular_values
 from sts_lightning.core.choices import Views
-from sts_lightning.core.errors import ConfigError
-from sts_lightning.core.text import check_choice
+from sts_lightning.core.errors import ConfigError, check_choice
 from sts_lightning.data.tables import SCORE_RANGE
 from sts_lightning.evaluation.dev_scores import dev_tasks
 from sts_lightning.evaluation.encoding import encode_distinct
