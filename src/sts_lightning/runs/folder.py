@@ -45,7 +45,7 @@ from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.files import read_json, replacing, write_atomic
 from sts_lightning.core.processes import batch_job, is_first_process, requeued
 from sts_lightning.runs.history import read_history
-from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics
+from sts_lightning.runs.metrics import RunMetrics, read_metrics
 
 State = Literal["new", "started", "interrupted", "finished"]
 """Progress of a run.
@@ -242,10 +242,6 @@ class RunFolder:
         contents = {"test": metrics.test, **dev, **metrics.details}
         write_atomic(self.metrics_file, json.dumps(contents, indent=2, allow_nan=False) + "\n")
 
-    def trained_on(self) -> TrainedOn:
-        """Return the data that the run and those before it were trained on; unknown without results."""
-        return self.known_metrics().trained_on
-
     def history(self) -> list[dict[str, Any]]:
         """Read the rows of the history; empty if there is none."""
         return read_history(self.history_file)
@@ -297,11 +293,8 @@ class RunFolder:
 
     def why_missing(self, which: Which) -> str:
         """Return the end of a message that weights are missing: why, and what to do."""
-        if isinstance(which, int):
-            kept = ", ".join(str(step) for step in self.kept_steps())
-            return f": the steps kept are {kept}" if kept else ": trainer.keep_every=N keeps every N-th step"
-        if self.finished:
-            return ": the run has finished, and the folder was removed afterwards"
+        if self.finished or isinstance(which, int):
+            return f"; steps kept (trainer.keep_every): {self.kept_steps() or 'none'}"
         return f": the run has not finished; {path_override('resume', self.name)} finishes it"
 
     def remove_temporaries(self) -> None:

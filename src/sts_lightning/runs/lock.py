@@ -29,12 +29,9 @@ def locked(folder: Path) -> Iterator[None]:
 
     Raises:
         RunningElsewhereError: Another process holds the lock.
-        UntrustedError: The lock file is a link, through which another file would be written.
-        OSError: The lock file cannot be written.
+        OSError: The lock file cannot be written, or is a link.
     """
     path = folder / LOCK
-    if path.is_symlink():
-        raise UntrustedError(f"{path} is a link, through which another file would be written; remove it.")
     existed = folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
 

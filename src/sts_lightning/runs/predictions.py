@@ -62,11 +62,9 @@ def save_predictions(run: RunFolder, tasks: Sequence[Task], found: Mapping[str, 
         tasks: Test tasks.
         found: What was found on each of them.
     """
-    hashes = hashes_of(tasks)
-    _write(
-        run.predictions_file,
-        {task: {**_named(each), "pairs": np.array(hashes[task])} for task, each in found.items()},
-    )
+    hashes = {task: np.array(digest) for task, digest in hashes_of(tasks).items()}
+    stored = {task: {**_named(each), "pairs": hashes[task]} for task, each in found.items()}
+    _write(run.predictions_file, stored)
 
 
 def save_dev(run: RunFolder, step: int, found: OfTask, selected: bool) -> None:
@@ -89,13 +87,8 @@ def load_dev(run: RunFolder) -> dict[str, tuple[int, OfTask]]:
     Raises:
         CheckpointError: The file is broken.
     """
-    if not run.dev_file.is_file():
-        return {}
-    stored = _read(run.dev_file)
-    return {
-        name: (int(arrays["step"]), _of_task(arrays, f"{run.dev_file}: {name}"))
-        for name, arrays in stored.items()
-    }
+    stored = _read(run.dev_file) if run.dev_file.is_file() else {}
+    return {name: (int(arrays["step"]), _of_task(arrays)) for name, arrays in stored.items()}
 
 
 def _named(found: OfTask) -> Values:
@@ -122,11 +115,10 @@ def _read(path: Path) -> dict[str, Values]:
     return found
 
 
-def _of_task(arrays: Values, where: str) -> OfTask:
-    values = {name: each for name, each in arrays.items() if name not in ABOUT}
-    if SELECTS not in values and not {"cosine", "gold"} <= values.keys():
-        raise CheckpointError(f"{where} is broken: it lacks cosine or gold.")
-    return values if SELECTS in values else (values["cosine"], values["gold"])
+def _of_task(arrays: Values) -> OfTask:
+    if SELECTS in arrays:
+        return {name: each for name, each in arrays.items() if name not in ABOUT}
+    return arrays["cosine"], arrays["gold"]
 
 
 def load_predictions(run: RunFolder) -> dict[str, OfTask]:
@@ -140,7 +132,7 @@ def load_predictions(run: RunFolder) -> dict[str, OfTask]:
         if not run.config_file.is_file():
             raise no_run(run.path, run.config_file.name)
         raise CheckpointError(f"{run.path} has no {path.name}: the run has no test report.")
-    return {task: _of_task(arrays, f"{path}: {task}") for task, arrays in _read(path).items()}
+    return {task: _of_task(arrays) for task, arrays in _read(path).items()}
 
 
 def of_pairs(predictions: Mapping[str, OfTask]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -161,11 +153,8 @@ def comparable_predictions(run: RunFolder) -> dict[str, OfTask]:
     predictions = load_predictions(run)
     how = run.known_metrics().aggregate
     if how != "all":
-        raise CheckpointError(
-            f"{run.path} was scored with aggregate={how}, and intervals are those of all pairs of a test set "
-            "together.",
-            hint="Evaluate it with aggregate=all.",
-        )
+        text = f"{run.path} was scored with aggregate={how}; intervals are of all pairs of a set together."
+        raise CheckpointError(text, hint="Evaluate it with aggregate=all.")
     return predictions
 
 

@@ -138,13 +138,13 @@ def average_runs(folders: Sequence[Path], to: Path, shares: Sequence[float] = ()
         if scores.test_found:
             save_predictions(run, data.tests, scores.test_found)
         save_dev(run, 0, scores.dev_found, selected=True)
-        trained_on = {str(stage): stage for parent in parents for stage in parent.run.trained_on()}
+        stages = [stage for parent in parents for stage in parent.run.known_metrics().trained_on]
         costs = {cost["run"]: cost for parent in parents for cost in parent.run.costs()}
         details = {
             "averaged": {"runs": [parent.run.name for parent in parents], "share": share},
             **how_scored(encoder, data, cfg, scores),
             "earlier": list(costs.values()),
-            **origin(tuple(trained_on.values()), time.monotonic() - started),
+            **origin(tuple({str(stage): stage for stage in stages}.values()), time.monotonic() - started),
         }
         # Last, since it marks the run as finished.
         run.save_metrics(RunMetrics(scores.test, scores.dev, details))

@@ -202,7 +202,7 @@ def _disagreements(scores: Scores, data: DataModule) -> list[Disagreement]:
 def _details(experiment: Experiment, scores: Scores, seconds: float) -> dict[str, Any]:
     cfg, data, encoder = experiment.cfg, experiment.data, experiment.module.encoder
     start = None if cfg.init_from is None else RunFolder(cfg.init_from)
-    earlier: TrainedOn = () if start is None else start.trained_on()
+    earlier: TrainedOn = () if start is None else start.known_metrics().trained_on
     training = {"max_length": cfg.model.get("max_length"), "precision": experiment.machine.precision}
     return {
         "steps": experiment.trainer.global_step,

@@ -95,7 +95,6 @@ CKPT = ckpt()
 BROKEN = [
     *(Broken("predictions", PREDICTIONS, NPZ[:size]) for size in (0, len(NPZ) // 2)),
     Broken("predictions", PREDICTIONS, flipped(NPZ, inside(NPZ, "gold.npy", 60))),
-    Broken("predictions", PREDICTIONS, npz(A_cosine=[0.5]), None, "A is broken: it lacks cosine or gold"),
     *(Broken("checkpoint", BEST, CKPT[:size]) for size in (0, len(CKPT) // 2)),
     Broken("checkpoint", BEST, flipped(CKPT, inside(CKPT, "data/0", 30))),
     Broken("vectors", "vectors.npy", b""),
