@@ -78,7 +78,7 @@ class Experiment:
         trainer: Lightning's Trainer.
         loggers: Destinations of metrics.
         callbacks: Callbacks of the configuration, then others besides those that every run has.
-        resumed: Whether the run resumes from its last checkpoint.
+        made: Steps of the last checkpoint, from which the run resumes; None: it begins.
         first: Whether this is the process of the run that writes the folder.
     """
 
@@ -91,8 +91,13 @@ class Experiment:
     trainer: pl.Trainer
     loggers: Sequence[Logger]
     callbacks: Sequence[Callback]
-    resumed: bool
+    made: int | None
     first: bool
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the run resumes from its last checkpoint."""
+        return self.made is not None
 
 
 def assemble(

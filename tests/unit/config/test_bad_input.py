@@ -75,7 +75,6 @@ VALUES: dict[str, dict[str, str]] = {
         "data.dev_size": "1",
         "data.seed": "-1",
         "data.num_workers": "-1 5000",
-        "data.views": "-1 0 4 3",
         "optim.lr": "null fast nan 1e30 0",
         "optim.head_lr": "0",
         "optim.layer_decay": "0 1.5",
