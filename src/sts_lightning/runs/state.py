@@ -13,7 +13,7 @@ from sts_lightning.config.check import path_override
 from sts_lightning.config.identity import FREE, OF_TRAINING, file_digests, identity, select
 from sts_lightning.config.schema import COMMAND
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.runs.folder import RunFolder, State
+from sts_lightning.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +22,8 @@ LENGTHS = ("trainer.max_epochs", "trainer.max_steps")
 """Limits of a run, which a longer one may replace."""
 
 
-def state_for(folder: RunFolder, composed: DictConfig) -> State:
-    """Return the state of a folder for a command, which goes on with what the same command has begun there.
+def check_same(folder: RunFolder, composed: DictConfig) -> None:
+    """Reject a command that would go on in a folder with what another one has begun there; see `differing`.
 
     Args:
         folder: Run folder.
@@ -32,8 +32,7 @@ def state_for(folder: RunFolder, composed: DictConfig) -> State:
     Raises:
         ConfigError: The folder has a run of other settings, or one that has finished with other data.
     """
-    state = folder.state
-    keys = [] if state == "new" else differing(folder, composed)
+    keys = [] if folder.state == "new" else differing(folder, composed)
     if keys:
         more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""
         raise ConfigError(
@@ -42,7 +41,6 @@ def state_for(folder: RunFolder, composed: DictConfig) -> State:
             f"restart that run with resume={folder.name}, or choose another folder with "
             "hydra.run.dir=..."
         )
-    return state
 
 
 def report_finished(folder: RunFolder) -> float:

@@ -39,7 +39,7 @@ from sts_lightning.models.loading.run import (
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.runs.metrics import UNKNOWN, RunMetrics, origin
-from sts_lightning.runs.state import report_finished, state_for
+from sts_lightning.runs.state import check_same, report_finished
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,8 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
     started, output = time.monotonic(), RunFolder(folder)
     with locked(folder):
         cfg = check_config(cfg)
-        if state_for(output, cfg) == "finished":
+        check_same(output, cfg)
+        if output.finished:
             return report_finished(output)
         device = encoding_device(cfg.accelerator)
         if device == "cpu":

@@ -15,8 +15,8 @@ from sts_lightning.runs.lock import locked
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.state import (
     begin_again,
+    check_same,
     next_step,
-    state_for,
 )
 from sts_lightning.workflows.evaluate import evaluate_in
 from tests.conftest import SHORT_RUN
@@ -52,31 +52,31 @@ def test_state_of_a_run(files: tuple[str, ...], state: str, tmp_path: Path) -> N
 def test_what_makes_a_configuration_another_one(config: Config, tmp_path: Path) -> None:
     cfg = config("model=tiny_bert", "data=sts", "data_root=/here")
     RunFolder(tmp_path).save_config(cfg)
-    assert state_for(RunFolder(tmp_path / "new"), cfg) == "new"
-    assert state_for(RunFolder(tmp_path), cfg) == "started"
+    check_same(RunFolder(tmp_path / "new"), cfg)
+    check_same(RunFolder(tmp_path), cfg)
     write(tmp_path, "checkpoints/last.ckpt")
-    assert state_for(RunFolder(tmp_path), cfg) == "interrupted"
-    state_for(RunFolder(tmp_path), config("model=tiny_bert", "data=sts", "data_root=/there"))
+    check_same(RunFolder(tmp_path), cfg)
+    check_same(RunFolder(tmp_path), config("model=tiny_bert", "data=sts", "data_root=/there"))
     other = config(
         "model=tiny_bert", "data=sts", "seed=2", "optim.betas=[0.9,0.99]", "+trainer.extra.benchmark=true"
     )
     with pytest.raises(ConfigError) as caught:
-        state_for(RunFolder(tmp_path), other)
+        check_same(RunFolder(tmp_path), other)
     message = str(caught.value)
     assert "other values of data.seed, optim.betas, seed, trainer.extra" in message
     assert f"resume={tmp_path}" in message
     with pytest.raises(ConfigError, match=r"and \d+ more;"):
-        state_for(RunFolder(tmp_path), config("model=tiny_mistral", "data=toy"))
+        check_same(RunFolder(tmp_path), config("model=tiny_mistral", "data=toy"))
 
 
 def test_another_machine_divides_a_batch_otherwise(config: Config, tmp_path: Path) -> None:
     cfg = config("model=tiny_bert", "data=sts", "trainer.chunk_tokens=1024")
     RunFolder(tmp_path).save_config(cfg)
     cfg.trainer.chunk_tokens = 1536
-    state_for(RunFolder(tmp_path), cfg)
+    check_same(RunFolder(tmp_path), cfg)
     cfg.trainer.wise_ft = [0.5]
     with pytest.raises(ConfigError, match=r"other values of trainer\.wise_ft;"):
-        state_for(RunFolder(tmp_path), cfg)
+        check_same(RunFolder(tmp_path), cfg)
 
 
 def test_a_file_that_has_changed_is_named(tmp_path: Path) -> None:
@@ -94,13 +94,13 @@ def test_a_file_that_has_changed_is_named(tmp_path: Path) -> None:
     finished.save_config(cfg)
     finished.save_metrics(RunMetrics(None, {"spearman": 1.0}, {"content": {"files": found}}))
     for run in (started, finished):
-        state_for(run, cfg)
+        check_same(run, cfg)
     files["test"].write_text("b")
     for run in (started, finished):
         with pytest.raises(ConfigError, match=r"values of the content of data\.parts\.own\.test_path;"):
-            state_for(run, cfg)
+            check_same(run, cfg)
     files["test"].unlink()
-    state_for(started, cfg)
+    check_same(started, cfg)
 
 
 def sha256(text: str) -> str:
