@@ -60,7 +60,7 @@ def print_plan(jobs: Sequence[ComposedJob], card: str | None = None) -> None:
 
 def print_run(run: RunFolder, text: str) -> str:
     """Print a run, and return its state: done, running, resumable or new."""
-    state = "done" if run.finished else "resumable" if run.resumable else "new"
+    state = {"finished": "done", "interrupted": "resumable"}.get(run.state, "new")
     if state != "done" and is_locked(run.path):
         state = "running"
     print_line(f"{state:9} {run.path}  {text}")
