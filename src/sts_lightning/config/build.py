@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any
 
-from hydra.errors import HydraException, InstantiationException
-from hydra.utils import get_method, instantiate
+from hydra.errors import HydraException
+from hydra.utils import get_method
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from sts_lightning.core.errors import ConfigError, UserError
@@ -47,8 +47,6 @@ def argument_types(target: Callable[..., Any]) -> dict[str, Any]:
     hints = _hints(function)
     types_: dict[str, Any] = {}
     for name, parameter in inspect.signature(target).parameters.items():
-        if name in ("self", "cls"):
-            continue
         hint = hints.get(name, Any)
         if parameter.kind is not parameter.VAR_KEYWORD:
             types_[name] = hint
@@ -109,37 +107,22 @@ def build(
         ConfigError: A constructor raised an error that is not the user's already, a setting has the name of a
             fact, or the object is of another class than ``cls``.
     """
-    built = _instantiate(path, node, facts, arguments)
+    with name_setting(path, node):
+        try:
+            of_node = {key: value for key, value in items(node) if key not in ("_target_", *arguments)}
+            given = {key: _build_nested(f"{path}.{key}", value, facts) for key, value in of_node.items()}
+            built = get_method(node["_target_"])(**given, **_facts_for(path, node, facts), **arguments)
+        except (UserError, ValueError, ImportError):
+            raise
+        except Exception as error:  # a constructor may raise anything, such as MemoryError for a size
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ConfigError(f"{path} cannot be built ({reason}).", key=path) from error
     if not isinstance(built, cls):
         raise ConfigError(
             f"{path}._target_ makes an object of the class {type(built).__name__}, not a {cls.__name__}.",
             key=f"{path}._target_",
         )
     return built
-
-
-def _instantiate(path: str, node: DictConfig, facts: Mapping[str, Any], arguments: dict[str, Any]) -> Any:
-    arguments |= _facts_for(path, node, facts)
-    nested = {
-        key: arguments.pop(key) if key in arguments else _build_nested(f"{path}.{key}", value, facts)
-        for key, value in items(node)
-        if contains_target(value)
-    }
-    with name_setting(path, node):
-        try:
-            if not nested:
-                return instantiate(node, _convert_="all", **arguments)
-            # Hydra would read built dataclasses, such as peft's configurations, as structured configs.
-            plain = DictConfig({key: value for key, value in items(node) if key not in nested})
-            return instantiate(plain, _convert_="all", _partial_=True, **arguments)(**nested)
-        except (UserError, ValueError, ImportError):
-            raise
-        except Exception as error:  # a constructor may raise anything, such as MemoryError for a size
-            cause = error.__cause__ if isinstance(error, InstantiationException) else error
-            if isinstance(cause, UserError | ValueError | ImportError):
-                raise cause from None
-            reason = " ".join(f"{type(cause or error).__name__}: {cause or error}".split())
-            raise ConfigError(f"{path} cannot be built ({reason}).", key=path) from error
 
 
 def _facts_for(path: str, node: DictConfig, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,14 +140,14 @@ def _facts_for(path: str, node: DictConfig, facts: Mapping[str, Any]) -> dict[st
 
 
 def _build_nested(path: str, value: Any, facts: Mapping[str, Any]) -> Any:
-    """Build every node with a ``_target_`` in a value; other values are returned as they are."""
-    if isinstance(value, DictConfig):
-        if "_target_" in value:
-            return build(path, value, object, facts)
-        return {key: _build_nested(f"{path}.{key}", item, facts) for key, item in items(value)}
+    """Build every node with a ``_target_`` in a value; the rest of it becomes plain."""
+    if not contains_target(value):
+        return plain(value)
     if isinstance(value, ListConfig):
         return [_build_nested(f"{path}.{i}", item, facts) for i, item in enumerate(value)]
-    return value
+    if "_target_" in value:
+        return build(path, value, object, facts)
+    return {key: _build_nested(f"{path}.{key}", item, facts) for key, item in items(value)}
 
 
 def items(node: DictConfig) -> Iterator[tuple[str, Any]]:
