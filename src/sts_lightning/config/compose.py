@@ -21,7 +21,7 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Override, OverrideType, QuotedString, ValueType
+from hydra.core.override_parser.types import ChoiceSweep, Override, OverrideType, ValueType
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -275,13 +275,12 @@ def _sweep(override: Override) -> ConfigError:
     )
 
 
-def _given(override: Override) -> Sequence[Any]:
-    """Return the values of an override: those of a sweep over choices, or the one that is given."""
-    if not override.is_sweep_override():
-        return [override.value()]
-    if not isinstance(override.value(), ChoiceSweep):
-        return []
-    return [item.text if isinstance(item, QuotedString) else item for item in override.sweep_iterator()]
+def values_of(override: Override | None) -> list[Any]:
+    """Return the values of an override: those of a sweep over choices, else the one; None: it is not typed."""
+    if override is None or not override.is_sweep_override():
+        return [None if override is None else override.value()]
+    swept = override.value()
+    return [Override._convert_value(each) for each in swept.list] if isinstance(swept, ChoiceSweep) else []
 
 
 def _wrong_choices(override: Override) -> Iterator[ConfigError]:
@@ -291,7 +290,7 @@ def _wrong_choices(override: Override) -> Iterator[ConfigError]:
     if not choices or group.startswith("hydra/") or override.is_delete():
         return
     known = ", ".join(choices)
-    for value in _given(override):
+    for value in values_of(override):
         if isinstance(value, dict):  # values of the settings themselves, which the schema checks
             continue
         names = value if group in LISTS and isinstance(value, list) else [value]

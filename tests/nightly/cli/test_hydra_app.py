@@ -36,7 +36,7 @@ Script = Callable[..., tuple[object, str]]
         (["data_root=nowhere"], "nowhere: no STS data here"),
         (["data=pairs_file", "path=none.csv"], "none.csv: cannot be read"),
         (["resume=."], ". is not a run folder"),
-        (["resume=''"], "resume needs the folder of a run."),
+        (["resume=''"], "resume is blank. Give a value, or leave it out."),
         (["resume=.", "trust=my.Loss"], "trust=my.Loss is not among true, false"),
         (["--plan"], "plan lists the jobs of a sweep: add -m"),
         (["--share-stages", "-m"], "--share-stages is no option any more. Stages are runs of their own"),
