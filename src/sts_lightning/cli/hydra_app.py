@@ -111,8 +111,8 @@ GONE = {
 def as_settings(entry: Entry, arguments: Sequence[str]) -> list[str]:
     """Return a command line with options as settings, as it reaches Hydra, jobs and further processes.
 
-    ``--debug`` is ``traceback=true``, and ``--plan``, alone or with a card, ``plan=...``. Settings come first:
-    Hydra's parser takes them in a row alone, as in ``path=... --cfg job``.
+    ``--debug`` is ``traceback=true``, and ``--plan``, alone or with a card, ``plan=...``. Settings come
+    first: Hydra's parser takes them in a row alone, as in ``path=... --cfg job``.
 
     Args:
         entry: The command.

@@ -10,9 +10,8 @@ import copy
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -125,22 +124,16 @@ def explain(error: Exception, entry: Entry, overrides: Sequence[str]) -> ConfigE
         return cause
     if isinstance(error, OverrideParseException):
         return _unreadable(str(error.override), entry)
-    if "In 'hydra/sweeper/search': Could not" in text and find_spec("optuna") is None:
-        hint = "pip install 'sts-lightning[optuna]'."
-        return ConfigError("hydra/sweeper=search needs Optuna's sweeper.", hint=hint)
     first, key = "" if cause is None else str(cause).splitlines()[0], str(getattr(cause, "full_key", ""))
-    if text.startswith("Could not override"):
+    if text.startswith("Could not override") and "@" not in text:
         return _unknown(max(text.split("'")[1], key, key=len), entry, overrides)
     if text.startswith(merging := "Error merging override "):
         override = text.removeprefix(merging).lstrip("+")
         return ConfigError(f"{override}: {first}.", key=override.partition("=")[0])
-    if twice := re.search(r"(?:Multiple values for ([\w/@.]+)\.|([\w/@.]+) appears more than once)", text):
+    if twice := re.search(r"Multiple values for ([\w/@.]+)\.|([\w/@.]+) appears more than once", text):
         key = twice[1] or twice[2]
-        return ConfigError(
-            f"{key} is chosen twice.",
-            key=key,
-            hint=f"Without + a choice replaces the one that is there: {key}=NAME.",
-        )
+        hint = f"Without + a choice replaces the one that is there: {key}=NAME."
+        return ConfigError(f"{key} is chosen twice.", key=key, hint=hint)
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return ConfigError(f"{error.full_key}: {text.splitlines()[0]}", key=str(error.full_key))
     return ConfigError(" ".join(f"{text} {'' if first in text else first}".split()))
@@ -169,20 +162,14 @@ def _unknown(first: str, entry: Entry, overrides: Sequence[str]) -> ConfigError:
         entry: Command whose configuration was composed.
         overrides: Overrides as on its command line.
     """
-    known: list[str] = []
-    unknown = [first]
-    try:
+    known, unknown = list[str](), [first]
+    with suppress(HydraException, OmegaConfBaseException):  # a choice is wrong as well
         given = OverridesParser.create().parse_overrides(list(overrides))
-        choosing = [each for each in given if not _sets(each) and not each.is_sweep_override()]
+        choices = [str(each.input_line) for each in given if not _sets(each) and not each.is_sweep_override()]
         of_hydra = any(each.key_or_group.startswith("hydra.") for each in given)
         with composing():
-            composed = compose(
-                entry, [str(each.input_line) for each in choosing], return_hydra_config=of_hydra
-            )
-        known = flat_keys(composed)
+            known = flat_keys(compose(entry, choices, return_hydra_config=of_hydra))
         unknown += [each.key_or_group for each in given if _sets(each) and each.key_or_group not in known]
-    except (HydraException, OmegaConfBaseException):
-        pass  # a choice is wrong as well
     return together(_unknown_setting(key, known, entry) for key in unknown)
 
 
@@ -194,21 +181,13 @@ def _sets(override: Override) -> bool:
 
 def _unknown_setting(key: str, known: Sequence[str], entry: Entry) -> ConfigError:
     group, _, name = key.partition(".")
-    if "@" in group:
-        return ConfigError(
-            f"{key}: nothing has been chosen there.",
-            key=key,
-            hint=f"Add + to what is new, as in +{key}=NAME.",
-        )
     place, _, last = key.rpartition(".")
     if place and last == group:
         return unknown_key(key, f"A choice within {group} is {group}@{place}=NAME.")
-    if owners := _files_with("experiment", f"  - /{key}: "):  # as with papers=code
-        return unknown_key(key, f"It belongs to {' and '.join(owners)}.")
-    hint = suggest(key, known)
+    owners = _files_with("experiment", f"  - /{key}: ")  # as with papers=code
     if name and not any(other.startswith(f"{group}.") for other in known):  # as with regularizer=none
-        having = _files_with(group, f"{name}:")
-        hint = f"It belongs to {' and '.join(having)}." if having else hint
+        owners += _files_with(group, f"{name}:")
+    hint = f"It belongs to {' and '.join(owners)}." if owners else suggest(key, known)
     return unknown_key(key, f"{hint} See `{command_line(entry, '--help')}`.".strip())
 
 
@@ -276,7 +255,7 @@ def _sweep(override: Override) -> ConfigError:
 
 
 def values_of(override: Override | None) -> list[Any]:
-    """Return the values of an override: those of a sweep over choices, else the one; None: it is not typed."""
+    """Return the values of an override: of a sweep over choices all; None: it is not typed."""
     if override is None or not override.is_sweep_override():
         return [None if override is None else override.value()]
     swept = override.value()
@@ -306,18 +285,15 @@ def _wrong_choices(override: Override) -> Iterator[ConfigError]:
 
 def _meant(group: str, name: str) -> str:
     """Return how to give the model, file or template that was typed for a choice; empty for another name."""
-    elsewhere = "/" in name or (bool(name) and Path(name).exists())
+    suffix, elsewhere = Path(name).suffix.lower(), "/" in name or (bool(name) and Path(name).exists())
     if group == "model" and elsewhere:
         setting = shlex.quote(path_override("model.name", name))
         return f"Any model is model=encoder {setting}, or model=decoder for a decoder."
-    if group == "data" and (elsewhere or Path(name).suffix):
+    if group == "data" and (elsewhere or suffix):
         setting = shlex.quote(path_override("path", name))
-        if Path(name).suffix:
-            hub = Path(name).suffix.lower() in (".arrow", ".json")  # what `datasets` alone reads
-            if not hub:
-                return f"Your file is {setting}; its columns decide the data."
-            return f"Your scored pairs are data=pairs_hub {setting}."
-        return f"Scored pairs of the hub or of a folder are data=pairs_hub {setting}."
+        if suffix and suffix not in (".arrow", ".json"):  # what `datasets` alone reads
+            return f"Your file is {setting}; its columns decide the data."
+        return f"Your scored pairs are data=pairs_hub {setting}."
     if group == "prompt" and (" " in name or "{" in name):
         return f"Your template is {shlex.quote(path_override('prompt.template', name))}."
     return ""

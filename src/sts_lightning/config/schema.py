@@ -127,7 +127,9 @@ class Settings(BaseModel):
         structured: Dataclass of the same settings for OmegaConf.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, str_strip_whitespace=True, str_min_length=1)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, allow_inf_nan=False, str_strip_whitespace=True, str_min_length=1
+    )
 
     structured: ClassVar[type[Any]]
 

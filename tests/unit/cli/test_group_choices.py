@@ -32,7 +32,7 @@ from sts_lightning.core.errors import ConfigError
         ("data=mine.parquet", "Your file is path=mine.parquet; its columns decide the data."),
         ("data=mine.csv.gz", "Your file is path=mine.csv.gz; its columns decide the data."),
         ("data=mine.arrow", "Your scored pairs are data=pairs_hub path=mine.arrow."),
-        ("data=org/name", "Scored pairs of the hub or of a folder are data=pairs_hub path=org/name."),
+        ("data=org/name", "Your scored pairs are data=pairs_hub path=org/name."),
         ("prompt='query: {sentence}'", """is 'prompt.template="query: {sentence}"'."""),
     ],
 )

@@ -40,7 +40,11 @@ def test_options_become_settings_among_the_others(typed: str, settings: str) -> 
 
 
 def test_evaluation_has_no_plan() -> None:
-    assert as_settings("eval", ["--plan", "--debug", "trust=true"]) == ["traceback=true", "trust=true", "--plan"]
+    assert as_settings("eval", ["--plan", "--debug", "trust=true"]) == [
+        "traceback=true",
+        "trust=true",
+        "--plan",
+    ]
 
 
 @pytest.mark.parametrize("folder", ["runs/a b", "2026_01", "1e5", "true", "x=1, y", "/r/a'b\\"])
