@@ -104,14 +104,16 @@ def build(
         **arguments: Further arguments, which take precedence over those of the node.
 
     Raises:
-        ConfigError: A constructor raised an error that is not the user's already, a setting has the name of a
-            fact, or the object is of another class than ``cls``.
+        ConfigError: A constructor raised an error that is not the user's already, or the object is of another
+            class than ``cls``.
     """
     with name_setting(path, node):
         try:
+            target = get_method(node["_target_"])
+            taken = facts.keys() & argument_types(target).keys() if facts else ()
             of_node = {key: value for key, value in items(node) if key not in ("_target_", *arguments)}
             given = {key: _build_nested(f"{path}.{key}", value, facts) for key, value in of_node.items()}
-            built = get_method(node["_target_"])(**given, **_facts_for(path, node, facts), **arguments)
+            built = target(**given, **{name: facts[name] for name in taken}, **arguments)
         except (UserError, ValueError, ImportError):
             raise
         except Exception as error:  # a constructor may raise anything, such as MemoryError for a size
@@ -123,20 +125,6 @@ def build(
             key=f"{path}._target_",
         )
     return built
-
-
-def _facts_for(path: str, node: DictConfig, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts that the node's target names as arguments."""
-    if not facts:
-        return {}
-    taken = facts.keys() & argument_types(get_method(node["_target_"])).keys()
-    for name in sorted(taken & node.keys()):
-        raise ConfigError(
-            f"{path}.{name} is no setting.",
-            key=f"{path}.{name}",
-            hint="It follows from the model and the data; leave it out.",
-        )
-    return {name: facts[name] for name in taken}
 
 
 def _build_nested(path: str, value: Any, facts: Mapping[str, Any]) -> Any:

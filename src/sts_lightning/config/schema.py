@@ -265,7 +265,7 @@ class CommandConfig(Settings):
     """What a command does with a configuration; no part of a run, whose folder does not store it.
 
     Attributes:
-        trust: Whether a run that is resumed may ask for anything; see `config.trust`.
+        trust: Whether a run that is resumed may ask for anything; see `config.stored`.
         traceback: Whether errors show their stack traces.
         resume: Folder of the run to resume.
         plan: With a sweep, list its jobs and start none: a card, or true for this machine.

@@ -27,7 +27,7 @@ from sts_lightning.config.check import check_config, check_values, path_override
 from sts_lightning.config.identity import move_data
 from sts_lightning.config.schema import COMMAND, TrainConfig
 from sts_lightning.config.start import EarlierRun, earlier_runs
-from sts_lightning.config.trust import requests
+from sts_lightning.config.stored import requests
 from sts_lightning.core import signals
 from sts_lightning.core.conf_folders import command_line
 from sts_lightning.core.errors import ConfigError, InterruptedRunError, RunningElsewhereError, UserError
