@@ -13,15 +13,12 @@ from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from sts_lightning.cli.errors import asks_for_traces, is_of_a_file, reporting
 from sts_lightning.config.check import TWO_RUNS, check_values, path_override, with_home
-from sts_lightning.config.compose import broken_yaml, check_choices, explain
+from sts_lightning.config.compose import FAULTS, check_choices, explain
 from sts_lightning.config.schema import register_schemas
 from sts_lightning.core.conf_folders import PACKAGED, Entry, command_line, set_user_folder, user_folder
 from sts_lightning.core.errors import CheckpointError, ConfigError, StorageError
@@ -188,15 +185,9 @@ def _explaining(entry: Entry) -> Iterator[None]:
         if error.code == USAGE:
             print("Settings are given as key=value, without dashes, as in seed=1.", file=sys.stderr)
         raise
-    except (HydraException, OmegaConfBaseException) as error:
+    except FAULTS as error:
         given = [text for text in sys.argv[1:] if "=" in text and not text.startswith("-")]
         raise explain(error, entry, given) from error
-    except YAMLError as error:
-        raise broken_yaml(error) from error
-    except ValueError as error:  # Hydra raises it for hydra/launcher=null, and elsewhere
-        if not str(error).startswith(("Only one of --", "Config group override must be")):
-            raise
-        raise ConfigError(" ".join(str(error).split())) from error
 
 
 def storage_error(error: OSError, folder: str) -> StorageError:

@@ -20,11 +20,11 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Override, OverrideType, ValueType
+from hydra.core.override_parser.types import ChoiceSweep, Override, OverrideType
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
-from yaml import MarkedYAMLError, YAMLError
+from yaml import YAMLError
 
 from sts_lightning.config.check import (
     TWO_RUNS,
@@ -39,29 +39,26 @@ from sts_lightning.config.schema import register_schemas
 from sts_lightning.core.conf_folders import PACKAGED, Entry, command_line, files_of, folders
 from sts_lightning.core.errors import ConfigError
 
+FAULTS = (HydraException, OmegaConfBaseException, YAMLError)
+"""What composing raises for mistakes of the user's; see `explain`."""
+
 
 @contextmanager
 def composing() -> Iterator[None]:
-    """Let Hydra's ``compose`` read this project's configuration, and the user's own before it.
-
-    Raises:
-        ConfigError: A file is not valid YAML.
-    """
+    """Let Hydra's ``compose`` read this project's configuration, and the user's own before it."""
     register_schemas()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(PACKAGED), version_base="1.3"):
-        try:
-            yield
-        except YAMLError as error:
-            raise broken_yaml(error) from error
+        yield
 
 
-def broken_yaml(error: YAMLError) -> ConfigError:
-    """Return the error for a file that is not valid YAML, with its line."""
-    if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
-        return ConfigError(f"a configuration is not valid YAML: {error}")
-    line = f"{error.problem_mark.name}, line {error.problem_mark.line + 1}"
-    return ConfigError(f"{line}: not valid YAML ({error.problem}).")
+@contextmanager
+def explaining(overrides: Sequence[str], entry: Entry = "train") -> Iterator[None]:
+    """Turn errors of composing into ones that say what to type instead; see `explain`."""
+    try:
+        yield
+    except FAULTS as error:
+        raise explain(error, entry, overrides) from error
 
 
 @contextmanager
@@ -105,10 +102,8 @@ def compose_train(overrides: Sequence[str]) -> DictConfig:
     Raises:
         ConfigError: A setting or a choice does not exist.
     """
-    try:
+    with explaining(overrides):
         return without_hydra(compose_job("train", tuple(overrides)))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise explain(error, "train", overrides) from error
 
 
 def explain(error: Exception, entry: Entry, overrides: Sequence[str]) -> ConfigError:
@@ -163,7 +158,7 @@ def _unknown(first: str, entry: Entry, overrides: Sequence[str]) -> ConfigError:
         overrides: Overrides as on its command line.
     """
     known, unknown = list[str](), [first]
-    with suppress(HydraException, OmegaConfBaseException):  # a choice is wrong as well
+    with suppress(*FAULTS):  # a choice is wrong as well
         given = OverridesParser.create().parse_overrides(list(overrides))
         choices = [str(each.input_line) for each in given if not _sets(each) and not each.is_sweep_override()]
         of_hydra = any(each.key_or_group.startswith("hydra.") for each in given)
@@ -208,7 +203,7 @@ ANY_MODEL = " Any other is model=encoder model.name=ID, or model=decoder for a d
 
 
 def check_choices(arguments: Iterable[str], entry: Entry = "train") -> None:
-    """Reject overrides that cannot be read, sweeps without ``-m`` and choices that do not exist, together.
+    """Reject overrides that cannot be read and choices that do not exist, together.
 
     Hydra's own messages do not say which argument is at fault, and it ignores a missing optional choice.
 
@@ -231,27 +226,9 @@ def check_choices(arguments: Iterable[str], entry: Entry = "train") -> None:
     keys = {override.key_or_group for override in overrides}
     if any(key.partition(".")[0] == "stages" for key in keys):
         mistakes.append(ConfigError("stages: no such setting.", key="stages", hint=TWO_RUNS))
-    sweeping = given.multirun or "hydra.mode" in keys
-    elsewhere = given.config_path or "hydra.searchpath" in keys  # Hydra finds the user's choices there
-    for override in overrides:
-        wrong = [] if elsewhere else list(_wrong_choices(override))
-        if not wrong and override.is_sweep_override() and not sweeping:
-            wrong = [_sweep(override)]
-        mistakes += wrong
+    if not (given.config_path or "hydra.searchpath" in keys):  # Hydra finds the user's choices there
+        mistakes += [mistake for override in overrides for mistake in _wrong_choices(override)]
     reject(mistakes)
-
-
-def _sweep(override: Override) -> ConfigError:
-    text, key = str(override.input_line), override.key_or_group
-    if override.value_type is not ValueType.SIMPLE_CHOICE_SWEEP:
-        return ConfigError(f"{text} is a sweep.", key=key, hint="Add -m to run each of its values.")
-    listed = text.partition("=")[2]
-    return ConfigError(
-        f"{text} gives {key} several values, which are a sweep.",
-        key=key,
-        hint=f"Add -m to run each, write a list as {shlex.quote(f'{key}=[{listed}]')}, or quote a text "
-        f"with a comma: {shlex.quote(path_override(key, listed))}.",
-    )
 
 
 def values_of(override: Override | None) -> list[Any]:
@@ -268,19 +245,17 @@ def _wrong_choices(override: Override) -> Iterator[ConfigError]:
     choices = list(files_of(group)) if group else []
     if not choices or group.startswith("hydra/") or override.is_delete():
         return
-    known = ", ".join(choices)
     for value in values_of(override):
         if isinstance(value, dict):  # values of the settings themselves, which the schema checks
             continue
         names = value if group in LISTS and isinstance(value, list) else [value]
         for name in names:
-            if not isinstance(name, str):
-                yield ConfigError(f"{argument}: {group} is chosen by name among {known}.", key=group)
-            elif name not in choices:
-                listed = f"There are: {known}.{ANY_MODEL if group == 'model' else ''}"
-                hint = _meant(group, name) or suggest(name, choices) or listed
+            if name not in choices:
+                typed = "null" if name is None else str(name)
+                listed = f"There are: {', '.join(choices)}.{ANY_MODEL if group == 'model' else ''}"
+                hint = _meant(group, typed) or suggest(typed, choices) or listed
                 noun = {"callbacks": "callback", "papers": "variant"}.get(group, group)
-                yield ConfigError(f"{argument}: there is no {noun} named {name!r}.", key=group, hint=hint)
+                yield ConfigError(f"{argument}: there is no {noun} named {typed!r}.", key=group, hint=hint)
 
 
 def _meant(group: str, name: str) -> str:
