@@ -56,11 +56,13 @@ def argument_types(target: Callable[..., Any]) -> dict[str, Any]:
         elif (declared := getattr(function, "further_settings", None)) is not None:
             of, optional = declared
             for cls in of:
-                of_fields = typing.get_type_hints(cls)
-                for field in dataclasses.fields(cls):
-                    if field.metadata.get("group") != "evaluation":
-                        type_ = of_fields[field.name]
-                        types_[field.name] = type_ | None if optional else type_
+                type_of = typing.get_type_hints(cls)
+                names = [
+                    each.name
+                    for each in dataclasses.fields(cls)
+                    if each.metadata.get("group") != "evaluation"
+                ]
+                types_ |= {name: type_of[name] | None if optional else type_of[name] for name in names}
         else:
             types_[name] = hint
     return types_
@@ -72,8 +74,7 @@ def _hints(annotated: Callable[..., Any]) -> dict[str, Any]:
     hints: dict[str, Any] = {}
     for name, annotation in getattr(annotated, "__annotations__", {}).items():
         with suppress(NameError):
-            alone = types.SimpleNamespace(__annotations__={name: annotation})
-            hints |= typing.get_type_hints(alone, scope)
+            hints |= typing.get_type_hints(types.SimpleNamespace(__annotations__={name: annotation}), scope)
     return hints
 
 

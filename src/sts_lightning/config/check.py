@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.utils import get_method
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -83,9 +84,7 @@ def path_override(key: str, path: str | Path) -> str:
         return f"{key}={text}"
     if '"' not in text and "\\" not in text:
         return f'{key}="{text}"'  # a shell, too, can quote this simply
-    # A backslash is one, but for those before a quote.
-    quoted = re.sub(r"(\\*)('|$)", lambda end: end[1] * 2 + end[2].replace("'", "\\'"), text)
-    return f"{key}='{quoted}'"
+    return f"{key}={QuotedString(text, Quote.single).with_quotes()}"
 
 
 def with_home(argument: str) -> str:
@@ -312,18 +311,14 @@ def _in_target(path: str, node: Any) -> Iterator[ConfigError]:
         yield ConfigError(f"{key}: cannot load {node['_target_']} ({reason}).", key=key)
         return
     if path == "data" or path.startswith("data.parts."):
-        hints |= LOADING
-    if path == "data" and "parts" in hints:
-        hints["batch_size"] = int | None
+        hints |= LOADING | ({"batch_size": int | None} if "parts" in hints else {})
     for name, value in items(node):
         key = f"{path}.{name}"
         if name in hints:
             if not contains_target(value):
                 yield from _in_value(key, value, hints[name])
             yield from _in_target(key, value)
-        elif name != "_target_" and not (
-            path.startswith("logger.") and "kwargs" in hints
-        ):  # as wandb's entity
+        elif name != "_target_" and not (path.startswith("logger.") and "kwargs" in hints):  # wandb's entity
             hint = suggest(name, hints)
             if not hint.startswith("Did you mean"):  # mostly an experiment's, beside another loss or model
                 hint = f"{hint} '~{key}' leaves out what an experiment sets.".strip()
