@@ -36,7 +36,7 @@ def suggest(key: str, known: Iterable[str]) -> str:
     Keys of the same group come first. If no key is similar, those of the group are listed, or all if they are
     few.
     """
-    known = list(known)
+    known = [other for other in known if not other.endswith("_target_")]
     group, _, name = key.rpartition(".")
     siblings = {
         other.rpartition(".")[2]: other for other in known if group and other.rpartition(".")[0] == group
@@ -66,15 +66,12 @@ def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def flat_keys(cfg: DictConfig, prefix: str = "") -> list[str]:
-    """Return all keys of a configuration in dotted form."""
-    keys = []
-    for key in map(str, cfg):
-        if key != "_target_":
-            node = cfg._get_node(key)
-            keys += [f"{prefix}{key}"]
-            keys += flat_keys(node, f"{prefix}{key}.") if isinstance(node, DictConfig) and node else []
-    return keys
+def nodes(node: dict[Any, Any], key: str = "") -> Iterator[tuple[str, dict[Any, Any]]]:
+    """Yield nested plain settings and those in them, with their dotted keys."""
+    yield key, node
+    for name, value in node.items():
+        if isinstance(value, dict):
+            yield from nodes(value, f"{key}.{name}".removeprefix("."))
 
 
 def path_override(key: str, path: str | Path) -> str:

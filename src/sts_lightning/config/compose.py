@@ -22,15 +22,16 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, OverrideType
 from hydra.errors import HydraException, OverrideParseException
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sts_lightning.config.check import (
     TWO_RUNS,
-    flat_keys,
+    nodes,
     path_override,
     reject,
+    shown,
     suggest,
     together,
     unknown_key,
@@ -163,7 +164,8 @@ def _unknown(first: str, entry: Entry, overrides: Sequence[str]) -> ConfigError:
         choices = [str(each.input_line) for each in given if not _sets(each) and not each.is_sweep_override()]
         of_hydra = any(each.key_or_group.startswith("hydra.") for each in given)
         with composing():
-            known = flat_keys(compose(entry, choices, return_hydra_config=of_hydra))
+            values: Any = OmegaConf.to_container(compose(entry, choices, return_hydra_config=of_hydra))
+        known = [f"{key}.{name}".removeprefix(".") for key, node in nodes(values) for name in node]
         unknown += [each.key_or_group for each in given if _sets(each) and each.key_or_group not in known]
     return together(_unknown_setting(key, known, entry) for key in unknown)
 
@@ -251,7 +253,7 @@ def _wrong_choices(override: Override) -> Iterator[ConfigError]:
         names = value if group in LISTS and isinstance(value, list) else [value]
         for name in names:
             if name not in choices:
-                typed = "null" if name is None else str(name)
+                typed = shown(name)
                 listed = f"There are: {', '.join(choices)}.{ANY_MODEL if group == 'model' else ''}"
                 hint = _meant(group, typed) or suggest(typed, choices) or listed
                 noun = {"callbacks": "callback", "papers": "variant"}.get(group, group)

@@ -20,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.build import LOADING, arguments_of
+from sts_lightning.config.check import nodes
 from sts_lightning.config.schema import TrainConfig
 from sts_lightning.core.choices import Attention
 from sts_lightning.core.conf_folders import PACKAGED
@@ -149,9 +150,9 @@ def adapt(values: dict[Any, Any], source: str) -> DictConfig:
     Raises:
         CheckpointError: It lacks a setting without a default, or a value is of another type than its setting.
     """
-    merged = OmegaConf.structured(TrainConfig.structured)
+    merged: DictConfig = OmegaConf.structured(TrainConfig.structured)
     unknown = []
-    for key, node in _nodes(values):
+    for key, node in nodes(values):
         known = _known(key, node, merged)
         for name in [name for name in node if known is not None and name not in known]:
             unknown.append(f"{key}.{name}".removeprefix("."))
@@ -173,14 +174,6 @@ def adapt(values: dict[Any, Any], source: str) -> DictConfig:
             f"{source} is not the configuration of a run: it has no {', '.join(absent)}.", key=absent[0]
         )
     return merged
-
-
-def _nodes(node: dict[Any, Any], key: str = "") -> Iterator[tuple[str, dict[Any, Any]]]:
-    """Yield a mapping and those in it, with their keys."""
-    yield key, node
-    for name, value in node.items():
-        if isinstance(value, dict):
-            yield from _nodes(value, f"{key}.{name}".removeprefix("."))
 
 
 def _known(key: str, node: dict[Any, Any], schema: DictConfig) -> Collection[str] | None:

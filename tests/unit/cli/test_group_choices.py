@@ -62,9 +62,7 @@ def test_everything_else_is_left_to_hydra(arguments: list[str]) -> None:
 
 def test_mistakes_are_told_together() -> None:
     with pytest.raises(ConfigError) as caught:
-        check_choices(
-            ["model=minilmm", "callbacks=[emaa,rank_monitor]", "pearson", "path=[a"], "eval"
-        )
+        check_choices(["model=minilmm", "callbacks=[emaa,rank_monitor]", "pearson", "path=[a"], "eval")
     assert [line.partition(" ")[0] for line in str(caught.value).split("\n  ")] == [
         "4",
         "pearson",

@@ -87,7 +87,9 @@ def test_a_file_of_the_users_that_is_no_yaml(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "loss").mkdir()
     (tmp_path / "loss" / "mine.yaml").write_text("_target_: a\n  b: 1\n")
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    with pytest.raises(ConfigError, match=r"^mapping values are not allowed here in \".*loss/mine.yaml\", line 2"):
+    with pytest.raises(
+        ConfigError, match=r"^mapping values are not allowed here in \".*loss/mine.yaml\", line 2"
+    ):
         compose_train(["loss=mine"])
 
 
