@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from transformers import MistralConfig
+
     from sts_lightning.planning.plan import Card
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -83,7 +85,8 @@ BENCH = (
 )
 WRITE = """
 import json, pathlib, sys, transformers
-from sts_lightning.testing.tiny_decoders import write_mistral
+sys.path.insert(0, "benchmarks")
+from check_gpu import write_mistral
 write_mistral(pathlib.Path(sys.argv[1]), transformers.MistralConfig(**json.loads(sys.argv[2])), sys.argv[3])
 """
 LOAD = """
@@ -155,6 +158,28 @@ class Bench(NamedTuple):
         peaks = run.metrics().details["peak_memory_bytes"].items()
         peak = ", ".join(f"{name} {size / 2**30:.1f} GiB" for name, size in peaks)
         return f"{1 / statistics.median(rates):.2f} s a step, peak {peak}"
+
+
+def write_mistral(folder: Path, config: MistralConfig, device: str = "cpu") -> None:
+    """Write a Mistral with random bfloat16 weights as a folder that ``model.name`` can name.
+
+    Args:
+        folder: Output folder, created if necessary.
+        config: Shape of the model; ``MistralConfig()`` is that of Mistral-7B. The vocabulary must hold the
+            259 tokens of the byte tokenizer.
+        device: Device on which the weights are drawn: 7B take minutes on a CPU, and 14 GB of memory.
+    """
+    import torch
+    import transformers
+
+    from sts_lightning.testing.tiny_decoders import byte_tokenizer
+
+    transformers.utils.logging.disable_progress_bar()
+    with torch.random.fork_rng([] if device == "cpu" else [device]), torch.device(device):
+        torch.manual_seed(0)
+        model = transformers.AutoModel.from_config(config, dtype=torch.bfloat16)
+    model.save_pretrained(folder, max_shard_size="2GB")
+    byte_tokenizer("<s>").save_pretrained(folder)
 
 
 def start(arguments: Sequence[str], **environment: str) -> subprocess.Popen[str]:

@@ -37,7 +37,7 @@ from sentence_transformers.sentence_transformer import losses
 from transformers import TrainerCallback
 
 from sts_lightning.config.compose import composing
-from sts_lightning.config.machine import CPU_CHUNK_TOKENS
+from sts_lightning.core.hardware import CPU_CHUNK_TOKENS
 from sts_lightning.data.collate import ViewCollator
 from sts_lightning.data.data_set import column_views
 from sts_lightning.data.sts_train import sts_train

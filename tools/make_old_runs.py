@@ -29,8 +29,8 @@ from scipy.stats import spearmanr
 from transformers import BertConfig, BertModel
 
 import sts_lightning
+from sts_lightning.config.folders import PACKAGED
 from sts_lightning.config.schema import register_schemas
-from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import InterruptedRunError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder

@@ -14,9 +14,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from sts_lightning.core.conf_folders import files_of
+from sts_lightning.config.folders import files_of
+from sts_lightning.core.errors import counted
 from sts_lightning.core.files import read_json, write_atomic
-from sts_lightning.core.text import counted
 from sts_lightning.evaluation.statistics import Predictions, paired_difference, score_intervals
 from sts_lightning.reproduce.results import collect
 from sts_lightning.reproduce.table import CITED, Table, TableSpec, compared_column, load_spec, open_table

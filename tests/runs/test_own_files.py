@@ -28,7 +28,7 @@ def test_batches_without_contrast_are_counted(
     assert len(losses) == 6
     assert losses.count(0) in (4, 5, 6)
     assert (
-        f"in {losses.count(0)} of 6 batches of the first epoch all scores are equal, and CoSENT"
+        f"in {losses.count(0)} of 6 batches of the first epoch all labels are equal, and CoSENT"
         in caplog.text
     )
     assert "49 examples, 1 of them left out of each epoch, 6 steps of batch 8" in caplog.text

@@ -45,7 +45,7 @@ def test_both_runs_in_one_command(cli: Cli, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     second = tmp_path / "runs" / "both"
     (first,) = (path for path in (tmp_path / "runs").iterdir() if path != second)
-    assert f"experiment=first: runs/{first.name}\n" in done.stdout
+    assert f"training first first: runs/{first.name}\n" in done.stdout
     assert f"starting from first: runs/{first.name} (final, step 4): 28 weights of the encoder" in done.stdout
     assert "no checkpoint yet" not in done.stdout
     settings = RunFolder(second).settings()
@@ -73,7 +73,7 @@ def test_both_runs_in_one_command(cli: Cli, tmp_path: Path) -> None:
     # Another run of the same experiment finds the first run by what it trains.
     other = cli("train.py", *PCC, "data.batch_size=16", "loss=cosent", "hydra.run.dir=runs/other")
     assert other.returncode == 0, other.stderr
-    assert "experiment=first" not in other.stdout
+    assert "training first" not in other.stdout
     assert RunFolder(tmp_path / "runs" / "other").settings()["init_from"] == f"runs/{first.name}"
     listed = cli("train.py", "-m", *PCC, "hydra.sweep.dir=runs", "seed=1,2", "--plan")
     assert "4 jobs: 1 done, 3 new" in listed.stdout

@@ -17,7 +17,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, open_dict
 
 import sts_lightning
-from sts_lightning.core.conf_folders import Entry
+from sts_lightning.config.folders import Entry
 from sts_lightning.evaluation.suites import Suite
 from sts_lightning.export.export import export
 from sts_lightning.models.loading.folder import write_model

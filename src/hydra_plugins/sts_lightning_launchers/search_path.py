@@ -5,7 +5,7 @@ from __future__ import annotations
 from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from sts_lightning.core.conf_folders import PACKAGED, user_folder
+from sts_lightning.config.folders import PACKAGED, user_folder
 
 
 class UserFolder(SearchPathPlugin):

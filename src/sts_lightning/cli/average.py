@@ -24,11 +24,7 @@ from sts_lightning.workflows.average import average_runs
     metavar="SHARE",
     help="Also try SHARE * average + (1 - SHARE) * start, and select by dev; may be given several times.",
 )
-def average_command(
-    runs: Sequence[Path],
-    to: Path,
-    with_start: Sequence[float],
-) -> None:
+def average_command(runs: Sequence[Path], to: Path, with_start: Sequence[float]) -> None:
     """Average the weights of runs of one model, and print the dev scores of what was tried."""
     check_distinct(runs)
     check_new_folder(to)

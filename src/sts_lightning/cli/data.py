@@ -2,62 +2,43 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
+import pandas as pd
 
-from sts_lightning.cli.options import FILE, FRACTION, TRUST_REMOTE_CODE, columns, data_root
-from sts_lightning.core.conf_folders import command_line
-from sts_lightning.core.errors import ConfigError, DataError
-from sts_lightning.core.files import check_output, replacing
+from sts_lightning.cli.options import COLUMNS, DATA_ROOT, FILE, FRACTION, SENTENCES, TRUST_REMOTE_CODE
+from sts_lightning.config.folders import command_line
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.files import check_output, write_atomic
 from sts_lightning.data.fetch.get import get, load_sources
 from sts_lightning.data.fetch.hints import fetch_hint
 from sts_lightning.data.fetch.manifest import read_manifest, take_stock
 from sts_lightning.data.fetch.parts import select_parts
-from sts_lightning.data.files import read_text_pairs
-from sts_lightning.data.readers.rows import recognise
+from sts_lightning.data.files import read_text_pairs, recognise_task
 from sts_lightning.data.tables import values_of
 
 log = logging.getLogger(__name__)
 
-USUAL = ("sentence1", "sentence2")
-"""Columns of pairs to mine, unless the file has others that are recognised."""
-
 
 @click.command("status")
-@data_root("--root")
+@DATA_ROOT
 def status_command(data_root: str) -> None:
     """List the published data, and what is here of each."""
     root = Path(data_root)
-    stocks = take_stock(root, read_manifest(root))
-    table = Table(title=f"Published data in {root}", title_justify="left")
-    for column in ("part", "state", "rows", "published"):
-        table.add_column(column, justify="right" if column in ("rows", "published") else "left")
-    for stock in stocks:
-        rows = "-" if stock.rows is None else f"{stock.rows:,}"
-        table.add_row(stock.part.name, stock.state, rows, f"{stock.part.published:,}")
-    console = Console()
-    console.print(table)
-    remarks = [f"{stock.part.name}: {stock.note}" for stock in stocks if stock.note]
-    remarks += [
-        f"{stock.part.name}: {fetch_hint(stock.part.name, root)}"
-        for stock in stocks
-        if stock.state != "complete"
-    ]
-    for line in remarks:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    click.echo(f"Published data in {root}")
+    for stock in take_stock(root, read_manifest(root)):
+        name, rows = stock.part.name, "-" if stock.rows is None else f"{stock.rows:,}"
+        hint = "" if stock.state == "complete" else f" {stock.note} ({fetch_hint(name, root)})"
+        click.echo(f"{name:<16} {stock.state:<10} {rows:>9} of {stock.part.published:>9,} rows{hint}")
 
 
 @click.command("get")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@data_root("--root")
+@DATA_ROOT
 @click.option("--overwrite", is_flag=True, help="Replace files that are not the published ones.")
 def get_command(names: Sequence[str], data_root: str, overwrite: bool) -> None:
     """Fetch published data, check counts and hashes, and install them in the data root.
@@ -71,17 +52,16 @@ def get_command(names: Sequence[str], data_root: str, overwrite: bool) -> None:
 @click.command("mine")
 @click.argument("model")
 @click.argument("pairs", type=FILE)
-@columns(*USUAL)
+@COLUMNS
 @click.option("--to", type=FILE, required=True, help="CSV to write, for data=triplets_file.")
 @click.option("--corpus", type=FILE, help="Text file with further candidates, one on each line.")
-@click.option("--negatives", type=click.IntRange(1, 100), default=1, help="Negatives of a pair. Default: 1.")
-@click.option("--range-min", type=click.IntRange(0), default=0, help="Nearest to skip. Default: 0.")
+@click.option("--negatives", type=click.IntRange(1, 100), default=1, help="Negatives of a pair.")
+@click.option("--range-min", type=click.IntRange(0), default=0, help="Nearest to skip.")
 @click.option("--range-max", type=click.IntRange(1), help="Nearest candidates to take from. Default: all.")
 @click.option(
     "--relative-margin",
     type=FRACTION,
     default=0.05,
-    show_default=True,
     help="A negative's cosine with the anchor is below that of the positives by this fraction of it.",
 )
 @click.option("--max-score", type=click.FloatRange(-1, 1), help="Largest cosine of a negative.")
@@ -105,13 +85,11 @@ def mine_command(
     docs/own_pairs.md has the definition.
     """
     check_output("--to", to, pairs, corpus, suffix=".csv")
-    if (most := rule["range_max"]) is not None and most < (least := rule["range_min"] + rule["negatives"]):
-        text = f"--range-max must be at least {least}: --range-min + --negatives."
-        raise ConfigError(text, key="range-max")
-    if columns == USUAL:
-        with contextlib.suppress(DataError):  # which the reader says better
-            layout = recognise(pairs)
-            columns = layout.columns[:2] if layout.kind == "rows" else columns
+    if rule["range_max"] is not None and rule["range_max"] < rule["range_min"] + rule["negatives"]:
+        raise ConfigError("--range-max must be at least --range-min + --negatives.", key="range-max")
+    layout = recognise_task(pairs) if columns == SENTENCES else None
+    if layout is not None and layout.kind == "rows":
+        columns = layout.columns[:2]
     texts, _ = read_text_pairs(pairs, columns)
     # Here, since they load torch, which the other commands do without.
     from sts_lightning.data.sentences import read_sentences
@@ -123,8 +101,7 @@ def mine_command(
     reader = encoder if cache_dir is None else cached_vectors(encoder, str(cache_dir))
     mined = mine(texts, further or [], reader, Rule(**rule), bool(encoder.tokenizer.roles))
     names = ["anchor", "positive", "negative", *(f"negative{i}" for i in range(2, rule["negatives"] + 1))]
-    with replacing(to) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([names, *mined])
+    write_atomic(to, pd.DataFrame(mined, columns=names).to_csv(index=False, lineterminator="\n"))
     settings = ["loss=infonce", "data=triplets_file", f"path={to}"]
     if rule["negatives"] > 1:
         settings.append(f"data.columns=[{','.join(names)}]")

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from sts_lightning.core.errors import InterruptedRunError, StorageError, UserError
-from sts_lightning.core.signals import requeue, signal_name, stopping_signal, unmasked
-from sts_lightning.runs.lock import is_first_process
+from sts_lightning.core.processes import is_first_process, requeue
+from sts_lightning.core.signals import signal_name, stopping_signal, unmasked
 
 STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
 """errno values of a write that failed, of which the system names no file."""
@@ -35,15 +35,9 @@ def reporting(traces: bool) -> Iterator[None]:
     Args:
         traces: Whether to show stack traces instead.
     """
-    _write_any_text()
-    show = logging.Handler.handleError
-
-    def lose(self: logging.Handler, record: logging.LogRecord) -> None:
-        """Lose a log line whose reader has gone, as in `| head`: a run logs to its folder as well."""
-        if not isinstance(sys.exc_info()[1], BrokenPipeError):
-            show(self, record)
-
-    logging.Handler.handleError = lose  # type: ignore[method-assign]
+    logging.raiseExceptions = False  # a run goes on without the reader of its log, as in `| head`
+    if isinstance(sys.stdout, io.TextIOWrapper):  # on Windows a file's encoding lacks most characters
+        sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
     try:
         with unmasked():
             yield
@@ -72,17 +66,6 @@ def reporting(traces: bool) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         _exit(shortage(error), traces)
-    finally:
-        logging.Handler.handleError = show  # type: ignore[method-assign]
-
-
-def _write_any_text() -> None:
-    """Write UTF-8 where the encoding of the output lacks characters, as that of a file on Windows does."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        try:
-            "\U0001f600".encode(sys.stdout.encoding)
-        except UnicodeEncodeError:
-            sys.stdout.reconfigure(encoding="utf-8")
 
 
 def is_of_a_file(error: OSError) -> bool:

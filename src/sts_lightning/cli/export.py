@@ -12,6 +12,7 @@ import click
 
 from sts_lightning.cli.options import FILE, TRUST_REMOTE_CODE
 from sts_lightning.core.choices import ExportFormat
+from sts_lightning.core.errors import UserError
 from sts_lightning.core.files import check_new_folder
 from sts_lightning.export.card import card_facts, model_card
 from sts_lightning.export.export import export
@@ -24,44 +25,18 @@ def _upload(folder: str) -> str:
     return shlex.join(["hf", "upload", "OWNER/NAME", folder, ".", "--delete", "*"])
 
 
-def _no_push(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        raise click.UsageError(
-            f"there is no --push any more; upload the folder with `{_upload('FOLDER')}`", context
-        )
-
-
 @click.command("export")
 @click.argument("run", type=FILE)
 @click.argument("folder", type=FILE)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(get_args(ExportFormat)),
-    default="sentence-transformers",
-    show_default=True,
-)
+@click.option("--format", "form", type=click.Choice(get_args(ExportFormat)), default="sentence-transformers")
 @click.option(
     "--base",
     type=click.Choice(["trained", "original"]),
     default="trained",
-    show_default=True,
     help="Weights that an adapter is merged into: those of training, dequantised, or the original ones.",
 )
-@click.option(
-    "--license",
-    metavar="ID",
-    help="Licence for the model card, such as apache-2.0. Default: what the base model's card says.",
-)
-@click.option(  # of 0.3; a word behind it is its value
-    *("--push", "--private", "--revision"),
-    is_flag=False,
-    flag_value="",
-    hidden=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_no_push,
-)
+@click.option("--license", metavar="ID", help="Licence for the model card. Default: that of the base model.")
+@click.option("--push", "--private", "--revision", is_flag=False, flag_value="", hidden=True)  # of 0.3
 @TRUST_REMOTE_CODE
 def export_command(
     run: Path,
@@ -69,9 +44,12 @@ def export_command(
     form: Any,
     base: Any,
     license: str | None,
+    push: str | None,
     trust_remote_code: bool,
 ) -> None:
     """Write RUN to FOLDER, which must not exist, for another library, with a model card."""
+    if push is not None:
+        raise UserError(f"there is no --push any more; upload the folder with `{_upload('FOLDER')}`.")
     check_new_folder(folder)
     facts = card_facts(run)
     card = partial(model_card, facts, form, license, folder.absolute().name, original_base=base == "original")

@@ -51,13 +51,9 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
     set_cpu_defaults()
     set_gpu_defaults()
     given = {**choices, **settings}
-    if of_command := set(COMMAND) & set(given):
-        key = min(of_command)
-        raise ConfigError(
-            f"{key} is a setting of the command.",
-            key=key,
-            hint="The same call with folder=RUN resumes a run.",
-        )
+    if of_command := given.keys() & COMMAND:
+        key, hint = min(of_command), "The same call with folder=RUN resumes a run."
+        raise ConfigError(f"{key} is a setting of the command.", key=key, hint=hint)
     data = given.get("data")
     is_file = isinstance(data, str | Path) and bool(Path(data).suffix)  # no choice has one
     if is_file:
@@ -70,9 +66,8 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
     deciding = [*overrides, *(f"{key}=own" for key in own)]
     if is_file and "experiment" in given:  # its loss stays, the file takes the place of its data
         deciding = [*(text for text in deciding if not text.startswith("experiment=")), "loss=own"]
-    with showing_progress():
+    with showing_progress(), contextlib.ExitStack() as folders:
         overrides += choose_by_file(deciding)
-    with contextlib.ExitStack() as folders:
         with explaining(overrides), composing():
             composed = _composed(overrides, own)
             with job_config(composed):
@@ -81,12 +76,10 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
             cfg, shared = without_hydra(composed), {key: own[key] for key in own if key in SHARED}
             parent = Path(run.name).parent
             earlier = earlier_runs(cfg, overrides, parent, lambda texts: _composed(texts, shared))
-        for each in (cfg, *(before.cfg for before in earlier)):
-            if each.trainer.devices != 1 or each.trainer.num_nodes != 1:
-                raise ConfigError("several devices: start the run by the command.", key="trainer.devices")
+        if cfg.trainer.devices != 1 or cfg.trainer.num_nodes != 1:
+            raise ConfigError("several devices: start the run by the command.", key="trainer.devices")
         run.path.mkdir(parents=True, exist_ok=True)  # as Hydra does; an empty one is removed with its parents
-        with showing_progress():
-            train_after(run, cfg, earlier)
+        train_after(run, cfg, earlier)
     return run
 
 

@@ -19,13 +19,13 @@ from omegaconf import DictConfig, OmegaConf
 from sts_lightning.cli.errors import asks_for_traces, is_of_a_file, reporting
 from sts_lightning.config.check import TWO_RUNS, check_values, path_override, with_home
 from sts_lightning.config.compose import FAULTS, check_choices, explain
+from sts_lightning.config.folders import PACKAGED, Entry, command_line, set_user_folder, user_folder
 from sts_lightning.config.schema import register_schemas
-from sts_lightning.core.conf_folders import PACKAGED, Entry, command_line, set_user_folder, user_folder
-from sts_lightning.core.errors import CheckpointError, ConfigError, StorageError
+from sts_lightning.core.errors import ConfigError, StorageError
 from sts_lightning.core.hardware import set_cpu_defaults, set_gpu_defaults
-from sts_lightning.core.signals import listening, new_folder, stop_with_parent, timed_folder, unmasked
-from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.lock import is_first_process
+from sts_lightning.core.processes import is_first_process
+from sts_lightning.core.signals import listening, stop_with_parent, unmasked
+from sts_lightning.runs.folder import RunFolder, folder_of_command, timed_folder
 
 log = logging.getLogger(__name__)
 
@@ -84,17 +84,9 @@ def _work(entry: Entry, cfg: DictConfig, folder: str) -> float:
         raise storage_error(error, cfg.get("resume") or folder) from error
 
 
-def _finished(folder: Path) -> bool:
-    with contextlib.suppress(CheckpointError):  # a broken folder is named when the run would start in it
-        return RunFolder(folder).finished
-    return False
-
-
 register_schemas()
 OmegaConf.register_new_resolver("timed_folder", timed_folder, use_cache=True)
-OmegaConf.register_new_resolver(
-    "run_folder", lambda parent: new_folder(parent, _finished, claim=is_first_process()), use_cache=True
-)
+OmegaConf.register_new_resolver("run_folder", folder_of_command, use_cache=True)
 
 
 GONE = {

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import pandas as pd
 from datasets import Dataset
-from rich.console import Console
-from rich.table import Table
 
-from sts_lightning.cli.options import FILE, FRACTION, columns, data_root
+from sts_lightning.cli.options import COLUMNS, DATA_ROOT, FILE, FRACTION
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import check_output, write_atomic
 from sts_lightning.data.files import read_text_pairs
@@ -26,15 +22,11 @@ from sts_lightning.evaluation.leaks import KINDS, Leak, Pairs, find_leaks
 
 @click.command("leaks")
 @click.argument("file", type=FILE, required=False)
-@data_root()
-@click.option("--against", default="sts7", show_default=True, help="sts7, or a file of test pairs.")
-@columns("sentence1", "sentence2")
+@DATA_ROOT
+@click.option("--against", default="sts7", help="sts7, or a file of test pairs.")
+@COLUMNS
 @click.option(
-    "--near",
-    type=FRACTION,
-    default=0.8,
-    show_default=True,
-    help="Smallest fraction of common 4-grams of near duplicates; 0: no near duplicates.",
+    "--near", type=FRACTION, default=0.8, help="Least share of common 4-grams of near duplicates; 0: none."
 )
 @click.option("--list", "listing", type=FILE, help="Write the leaks to this CSV file.")
 @click.option("--write", "clean", type=FILE, help="Write the training file without them to this file.")
@@ -54,32 +46,24 @@ def leaks_command(
     tests_file = None if against == "sts7" else Path(against)
     check_output("--list", listing, file, tests_file)
     suffix = None if file is None else file.suffix or None  # it has the source's format
-    check_output("--write", clean, tests_file, listing, suffix=suffix)
-    if clean is not None and file is not None and suffix_of(file) == ".parquet":
-        raise ConfigError("--write copies lines, which a Parquet file has not; save it as JSONL first.")
-    if clean is not None and (file is None or os.path.realpath(clean) == os.path.realpath(file)):
-        raise ConfigError("--write needs a training file, and a name other than that of the training file.")
-    pairs: Pairs
-    ends: Sequence[int] = ()  # last line of each pair in the file
+    check_output("--write", clean, file, tests_file, listing, suffix=suffix)
+    if clean is not None and (file is None or suffix_of(file) == ".parquet"):
+        raise ConfigError("--write copies lines of FILE, which must be CSV, TSV or JSONL.")
     if file is None:
         tables = (load_stsb(data_root, "train"), load_sickr(data_root, "train"))
-        pairs = [pair for table in tables for pair in pairs_of(table)]
+        pairs, ends = [pair for table in tables for pair in pairs_of(table)], list[int]()
     else:
         pairs, ends = read_text_pairs(file, columns)
     tests = _read_tests(tests_file, columns, data_root)
     leaks = find_leaks(pairs, tests, near or None)
-    strongest: dict[int, str] = {}  # how equal each row is to a test pair
-    for leak in leaks:
-        strongest[leak.row] = min(strongest.get(leak.row, leak.kind), leak.kind, key=KINDS.index)
-    table = Table(title=f"Training pairs, of {len(pairs):,}, that also occur in a test set")
-    columns_ = [kind for kind in KINDS if kind != "near" or near]
-    for heading in ("", *columns_, "any"):
-        table.add_column(heading, justify="right" if heading else "left")
-    rows: dict[str, list[str]] = {task: [leak.kind for leak in leaks if leak.task == task] for task in tests}
+    weakest_first = sorted(leaks, key=lambda leak: -KINDS.index(leak.kind))
+    strongest = {leak.row: leak.kind for leak in weakest_first}
+    rows = {task: [leak.kind for leak in leaks if leak.task == task] for task in tests}
     rows["distinct pairs"] = list(strongest.values())
-    for name, row in rows.items():
-        table.add_row(name, *(str(row.count(kind)) for kind in columns_), str(len(row)))
-    Console().print(table)
+    kinds = KINDS if near else KINDS[:-1]
+    counts = {name: [*map(row.count, kinds), len(row)] for name, row in rows.items()}
+    table = pd.DataFrame.from_dict(counts, orient="index", columns=[*kinds, "any"])
+    click.echo(f"Training pairs, of {len(pairs):,}, that also occur in a test set\n{table.to_string()}")
     if listing is not None:
         _write_list(leaks, pairs, ends, listing)
     if clean is not None and file is not None:
@@ -94,13 +78,13 @@ def _read_tests(path: Path | None, columns: tuple[str, str], data_root: str) -> 
 
 
 def _write_list(leaks: Sequence[Leak], pairs: Pairs, ends: Sequence[int], path: Path) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "line", "kind", "test_set", "sentence1", "sentence2", "test1", "test2"])
-    for leak in leaks:
-        line = ends[leak.row] if ends else ""
-        writer.writerow([leak.row, line, leak.kind, leak.task, *pairs[leak.row], *leak.test_pair])
-    write_atomic(path, text.getvalue())
+    """Write the leaks as CSV; ``ends`` are the last lines of the pairs in their file, if they have one."""
+    columns = ["row", "line", "kind", "test_set", "sentence1", "sentence2", "test1", "test2"]
+    rows = [
+        (leak.row, ends[leak.row] if ends else "", leak.kind, leak.task, *pairs[leak.row], *leak.test_pair)
+        for leak in leaks
+    ]
+    write_atomic(path, pd.DataFrame(rows, columns=columns).to_csv(index=False, lineterminator="\n"))
 
 
 def _write_clean(source: Path, ends: Sequence[int], leaking: set[int], path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import logging
 import runpy
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -14,7 +13,7 @@ from typing import Any
 import click
 
 from sts_lightning.cli.errors import asks_for_traces, reporting
-from sts_lightning.core.conf_folders import ENTRIES, script_of
+from sts_lightning.config.folders import ENTRIES, script_of
 from sts_lightning.core.hardware import set_cpu_defaults, set_gpu_defaults
 from sts_lightning.core.signals import listening
 
@@ -27,52 +26,36 @@ class LazyGroup(click.Group):
         summary: What it is for.
         known: What each command does. It is ``NAME_command`` in the module of the group, or, in the whole
             program, of a separate module; or it is a group itself.
-        likely: Command that is proposed for words without one, such as a folder.
         **settings: Of `click.Group`.
     """
 
     def __init__(
-        self,
-        name: str,
-        summary: str,
-        known: Mapping[str, str | click.Group],
-        likely: str | None = None,
-        **settings: Any,
+        self, name: str, summary: str, known: Mapping[str, str | click.Group], **settings: Any
     ) -> None:
+        commands = {
+            key: click.Command(key, short_help=what) if isinstance(what, str) else what
+            for key, what in known.items()
+        }
         text = f"{summary[0].upper()}{summary[1:]}."
-        super().__init__(name, help=text, short_help=summary, no_args_is_help=False, **settings)
-        self.known, self.likely = known, likely
+        super().__init__(name, commands, help=text, short_help=summary, **settings)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
-        """Return a command, which is imported."""
-        known = self.known[cmd_name]
-        if isinstance(known, click.Group):
-            return known
-        module = cmd_name if ctx.parent is None else self.name
-        command: click.Command = getattr(import_module(f"sts_lightning.cli.{module}"), f"{cmd_name}_command")
-        return command
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in their own order."""
+        return [*self.commands]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return a command by its name; for another word say what the user may have meant."""
-        if args[0] not in self.known:
-            meant = [[near, *args[1:]] for near in difflib.get_close_matches(args[0], self.known, 1, 0.7)]
-            meant += [[self.likely, *args]] if self.likely else []
-            hint = f"There are: {', '.join(self.known)}."
-            if meant:
-                hint = f"Did you mean `{ctx.command_path} {shlex.join(meant[0])}`?"
-            ctx.fail(f"there is no command {args[0]!r}. {hint}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table without importing the commands."""
-        rows = [
-            (name, known if isinstance(known, str) else known.short_help or "")
-            for name, known in self.known.items()
-        ]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        """Return a command by its name, which is imported; for another word say what there is."""
+        name, *others = args
+        known = self.commands.get(name)
+        if known is None:
+            near = difflib.get_close_matches(name, self.commands) or self.commands
+            ctx.fail(f"No such command {name!r}. Did you mean {', '.join(near)}?")
+        if not isinstance(known, click.Group):
+            module = import_module(f"sts_lightning.cli.{name if ctx.parent is None else self.name}")
+            known = getattr(module, f"{name}_command")
+        return name, known, others
 
 
 DATA = {
@@ -101,11 +84,11 @@ COMMANDS: dict[str, str | click.Group] = {
     "eval": "evaluate a model or a run on the STS tasks; likewise",
     "data": LazyGroup("data", "list or fetch the published data, mine negatives", DATA),
     "plan": "memory, largest micro batch and hours of a run, without a GPU",
-    "reproduce": LazyGroup("reproduce", "re-run a published table, and compare", REPRODUCE, "run"),
+    "reproduce": LazyGroup("reproduce", "re-run a published table, and compare", REPRODUCE),
     "export": "write a run for peft, transformers or sentence-transformers, with a model card",
     "score": "the similarity of each pair of a file, by a run or any model",
     "leaks": "training pairs that also occur in the test sets: exact, swapped, normalised, nearly equal",
-    "runs": LazyGroup("runs", "list, compare, check and average finished runs", RUNS, "list"),
+    "runs": LazyGroup("runs", "list, compare, check and average finished runs", RUNS),
     "average": "average the weights of runs of one model, or of a run and what it started from",
     "ceiling": "the best Spearman that a scorer of two values could reach on the test sets",
 }
@@ -115,10 +98,8 @@ PROGRAM = LazyGroup(
     "training, evaluation, and tools for data, finished runs, test sets and published tables",
     COMMANDS,
     params=[click.Option(["--debug"], is_flag=True, expose_value=False, help="Show stack traces.")],
+    context_settings={"show_default": True},
 )
-
-USAGE = 2
-"""Exit status for a command or an option that does not exist."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -129,38 +110,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     words = [text for text in given if text != "--debug"]
-    for entry in ENTRIES:
-        if words[:1] == [entry]:
-            given.remove(entry)
-            sys.argv = [str(script_of(entry)), *given]
-            runpy.run_path(sys.argv[0], run_name="__main__")
-            return
+    if words and words[0] in ENTRIES:
+        given.remove(words[0])
+        sys.argv = [str(script_of(words[0])), *given]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        return
     set_cpu_defaults()
     set_gpu_defaults()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     with listening(), reporting(asks_for_traces(given)):
-        try:
+        try:  # as click's own main, which would make a stop an error of its own
             with PROGRAM.make_context("sts-lightning", words) as context:
                 PROGRAM.invoke(context)
         except click.exceptions.Exit as done:  # after --help
             sys.exit(done.exit_code)
-        except click.UsageError as error:
-            message = error.format_message()
-            stop = "" if message.endswith((".", "?", ")")) else "."
-            print(f"error: {message}{stop} See `{_command_path(words)} --help`.", file=sys.stderr)
-            sys.exit(USAGE)
-
-
-def _command_path(words: Sequence[str]) -> str:
-    """Return the command of a command line, which click does not say in every error."""
-    names, group = ["sts-lightning"], PROGRAM
-    for word in words:
-        known = group.known.get(word)
-        names += [] if known is None else [word]
-        if not isinstance(known, LazyGroup):
-            break
-        group = known
-    return " ".join(names)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

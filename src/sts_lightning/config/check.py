@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.utils import get_method
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
@@ -167,7 +167,7 @@ def check_values(cfg: DictConfig) -> DictConfig:
         cfg: Composed configuration; it is not changed.
 
     Returns:
-        A copy with all interpolations resolved.
+        A copy with all interpolations resolved, without settings that were added for others to refer to.
 
     Raises:
         ConfigError: A setting does not exist or is missing, or a value is of the wrong type, out of range,
@@ -191,6 +191,8 @@ def check_values(cfg: DictConfig) -> DictConfig:
         for key in values.keys() - schema.model_fields.keys():
             if re.search(rf"\$\{{{re.escape(key)}[.}}]", OmegaConf.to_yaml(cfg)):  # as +width=64
                 del values[key]
+                with open_dict(resolved):  # it has been read
+                    del resolved[key]
         mistakes += _in_values(schema, values)
     reject(mistakes)
     return resolved

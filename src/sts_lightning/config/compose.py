@@ -36,8 +36,8 @@ from sts_lightning.config.check import (
     together,
     unknown_key,
 )
+from sts_lightning.config.folders import PACKAGED, Entry, command_line, files_of, folders
 from sts_lightning.config.schema import register_schemas
-from sts_lightning.core.conf_folders import PACKAGED, Entry, command_line, files_of, folders
 from sts_lightning.core.errors import ConfigError
 
 FAULTS = (HydraException, OmegaConfBaseException, YAMLError)

@@ -308,7 +308,6 @@ class TrainConfig(CommandConfig):
 class EvalConfig(Settings):
     """Configuration of `python eval.py`."""
 
-    trust: Annotated[bool, NOTHING] = False
     traceback: Annotated[bool, NOTHING] = False
     ckpt: str | None = None
     step: int | None = None

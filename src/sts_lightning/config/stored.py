@@ -21,9 +21,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.build import LOADING, arguments_of
 from sts_lightning.config.check import nodes
+from sts_lightning.config.folders import PACKAGED
 from sts_lightning.config.schema import TrainConfig
 from sts_lightning.core.choices import Attention
-from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError, UntrustedError
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""User-facing errors, reported as a single message without a traceback."""
+"""Errors of users, reported as one message without a traceback; checks of arguments; numbers in messages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, get_args
 
 
 class UserError(Exception):
@@ -123,3 +124,22 @@ class InterruptedRunError(UserError):
         super().__init__(message)
         self.number = number
         self.exit_status = 128 + number
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number and its noun, whose plural ends with -s, as in ``1 run`` and ``1,200 runs``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def check_range(name: str, value: int, minimum: int, maximum: int) -> None:
+    """Raise a `ValueError` that names the argument if its value is outside a range, bounds included."""
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}.")
+    if value > maximum:
+        raise ValueError(f"{name} must be at most {maximum:,}, got {value}.")
+
+
+def check_choice(name: str, value: object, choices: Any) -> None:
+    """Raise `ValueError` for an argument, by its name, that is none of the values of a `Literal`."""
+    if value not in get_args(choices):
+        raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}.")

@@ -1,23 +1,15 @@
-"""Stop signals: raised as exceptions while a command runs, or recorded until a training step is finished.
-
-At the end what follows one in a batch job of SLURM: the job is queued again, and finds the folder of its run.
-"""
+"""Stop signals: raised as exceptions while a command runs, or recorded until a training step is finished."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import ctypes
-import hashlib
-import itertools
 import os
 import signal
-import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -195,105 +187,3 @@ def _stop(number: int, frame: FrameType | None) -> None:
     if _received is None:
         _received = signal.Signals(number)
         raise Stopped(_received)
-
-
-INTERACTIVE = ("bash", "interactive")
-"""Names of jobs that SLURM gives to a shell."""
-
-ANNOUNCEMENTS = tuple(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name))
-"""Signals by which SLURM announces a time limit (``--signal``); scancel and a preemption send SIGTERM."""
-
-SCONTROL = 60.0
-"""Seconds that scontrol may take."""
-
-
-def batch_job() -> str | None:
-    """Return the number of the batch job that this process belongs to, as scontrol takes it.
-
-    It is None outside SLURM, in an interactive job, and in a job of a sweep, whose launcher starts it again.
-    """
-    if PARENT in os.environ or os.environ.get("SLURM_JOB_NAME") in INTERACTIVE:
-        return None
-    array, task = (os.environ.get(f"SLURM_ARRAY_{name}_ID") for name in ("JOB", "TASK"))
-    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
-
-
-def requeued() -> bool:
-    """Return whether SLURM has started the batch job again, with the commands of its earlier start."""
-    return batch_job() is not None and os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
-
-
-def timed_folder(parent: str, claim: bool = True) -> str:
-    """Make a folder named by the time, with a number where another command of the same second has made it.
-
-    Args:
-        parent: Folder of the run folders.
-        claim: Whether to make it, as the first process of a run does; a further one does not take another.
-    """
-    first = f"{parent}/{time.strftime('%Y-%m-%d_%H-%M-%S')}"
-    for number in itertools.count(1):
-        folder = first if number == 1 else f"{first}-{number}"
-        try:
-            if claim:
-                Path(folder).mkdir(parents=True)
-        except FileExistsError:
-            continue
-        except OSError:  # Hydra meets it as well, where it has a message
-            pass
-        break
-    return folder
-
-
-def new_folder(
-    parent: str,
-    finished: Callable[[Path], bool],
-    arguments: Sequence[str] | None = None,
-    claim: bool = True,
-) -> str:
-    """Return the folder of a new run, see `timed_folder`, or, in a batch job, so that a later start finds it.
-
-    Where the same command has finished in the same job, as in an allocation in which one works, the name has
-    a number. A requeued job takes the last folder, which its earlier start left.
-
-    Args:
-        parent: Folder of the run folders.
-        finished: Whether the run in a folder has finished.
-        arguments: Arguments of the command, of which a batch job may have several; by default those of this
-            process.
-        claim: Whether this process makes a folder that is named by the time.
-    """
-    job = batch_job()
-    if job is None:
-        return timed_folder(parent, claim)
-    text = "\0".join(sys.argv[1:] if arguments is None else arguments)
-    first = f"{parent}/slurm-{job}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
-    folder, number = first, 1
-    while finished(Path(folder)):
-        number += 1
-        later = f"{first}-{number}"
-        if requeued() and not Path(later).exists():
-            break
-        folder = later
-    return folder
-
-
-def requeue(number: signal.Signals) -> str | None:
-    """Queue the batch job again if a signal announced its time limit; SLURM then ends this process.
-
-    Args:
-        number: Signal that stopped the run.
-
-    Returns:
-        What was done or went wrong, for the user; None if there was nothing to do.
-    """
-    job = batch_job()
-    if job is None or number not in ANNOUNCEMENTS:
-        return None
-    command = ["scontrol", "requeue", job]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SCONTROL, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{' '.join(command)} failed: {error}"
-    if done.returncode:
-        return f"{' '.join(command)} failed: {(done.stderr or done.stdout).strip()}"
-    return f"SLURM job {job} is queued again and will resume."

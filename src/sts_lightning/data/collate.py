@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sts_lightning.core.choices import EMPTY, LabelKind
-from sts_lightning.core.distributed import WHOLE_BATCH, Shard
+from sts_lightning.core.processes import WHOLE_BATCH, Shard
 from sts_lightning.data.positives import KnownClasses, KnownPositives
 from sts_lightning.data.tables import PART
 

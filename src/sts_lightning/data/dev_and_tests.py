@@ -9,8 +9,7 @@ from typing import TypedDict, Unpack
 from datasets import Dataset
 
 from sts_lightning.core.choices import DevSet, SentEvalText
-from sts_lightning.core.errors import DataError, at_setting
-from sts_lightning.core.text import check_choice
+from sts_lightning.core.errors import DataError, at_setting, check_choice
 from sts_lightning.data.data_set import DEV, TEST, Splits
 from sts_lightning.data.dev_suite import load_clean_stsb, load_dev_suite, without_dev_pairs
 from sts_lightning.data.files import SCORED_COLUMNS, load_test_files, recognise_task, summary, task_name

@@ -15,11 +15,10 @@ import torch
 from torch.utils.data import DataLoader
 
 from sts_lightning.core.choices import TextFound
-from sts_lightning.core.counts import TrainingCount
-from sts_lightning.core.distributed import Shard
-from sts_lightning.core.errors import CheckpointError, DataError
-from sts_lightning.core.text import check_range, counted
+from sts_lightning.core.errors import CheckpointError, DataError, check_range, counted
+from sts_lightning.core.processes import Shard
 from sts_lightning.data.collate import Batch, JointCollator, Prepare, ViewCollator
+from sts_lightning.data.counts import TrainingCount
 from sts_lightning.data.data_set import DataSet, column_views
 from sts_lightning.data.draws import DrawnTable, draw_of
 from sts_lightning.data.files import summary

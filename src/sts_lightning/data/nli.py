@@ -9,7 +9,7 @@ from typing import Unpack
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.core.counts import DEFINITE_NLI_PAIRS, NLI_PAIRS, TRIPLETS
+from sts_lightning.data.counts import DEFINITE_NLI_PAIRS, NLI_PAIRS, TRIPLETS
 from sts_lightning.data.data_set import DataSet, Splits, column_views
 from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions, RowOptions
 from sts_lightning.data.files import Files, check_columns, only_file, read_files, training_files, weighted

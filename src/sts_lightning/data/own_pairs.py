@@ -15,8 +15,7 @@ import numpy as np
 from datasets import Dataset
 
 from sts_lightning.core.choices import LabelKind
-from sts_lightning.core.errors import DataError, at_setting, line_or_row
-from sts_lightning.core.text import counted
+from sts_lightning.core.errors import DataError, at_setting, counted, line_or_row
 from sts_lightning.data.data_set import DEV, TEST, TRAINING, DataSet, Splits
 from sts_lightning.data.files import (
     SCORED_COLUMNS,

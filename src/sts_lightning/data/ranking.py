@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.core.errors import DataError
+from sts_lightning.core.errors import DataError, counted
 from sts_lightning.core.files import parse_json
-from sts_lightning.core.text import counted
 from sts_lightning.data.overlap import plain_words
 from sts_lightning.data.readers.row_values import BadRows, fold, sentence, text_of
 from sts_lightning.data.readers.text_files import read_lines, strip_blank_end

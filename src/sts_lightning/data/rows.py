@@ -13,8 +13,7 @@ from typing import Unpack
 import numpy as np
 from datasets import Dataset, Features, List, Value
 
-from sts_lightning.core.errors import DataError
-from sts_lightning.core.text import counted
+from sts_lightning.core.errors import DataError, counted
 from sts_lightning.data.data_set import DataSet, Splits, column_views
 from sts_lightning.data.dev_and_tests import DevAndTests, RowOptions
 from sts_lightning.data.draws import empty_places

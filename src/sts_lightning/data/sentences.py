@@ -10,9 +10,9 @@ from typing import Unpack
 
 from datasets import Dataset
 
-from sts_lightning.core.counts import SENTENCES
 from sts_lightning.core.errors import DataError
 from sts_lightning.data.collate import View
+from sts_lightning.data.counts import SENTENCES
 from sts_lightning.data.data_set import DataSet, Splits
 from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
 from sts_lightning.data.files import Files, only_file, read_files, training_files

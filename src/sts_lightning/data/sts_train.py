@@ -5,7 +5,7 @@ from __future__ import annotations
 from datasets import concatenate_datasets
 
 from sts_lightning.core.choices import DevSet, SentEvalText
-from sts_lightning.core.counts import STS_PAIRS, STS_POSITIVES
+from sts_lightning.data.counts import STS_PAIRS, STS_POSITIVES
 from sts_lightning.data.data_set import DataSet, Splits
 from sts_lightning.data.dev_and_tests import DevAndTests
 from sts_lightning.data.overlap import OverlapFilter, not_in, why_dropped

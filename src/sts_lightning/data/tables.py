@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, DatasetInfo
 
-from sts_lightning.core.errors import DataError
-from sts_lightning.core.text import counted
+from sts_lightning.core.errors import DataError, counted
 
 log = logging.getLogger(__name__)
 

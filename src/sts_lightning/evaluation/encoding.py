@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import distributed
 
-from sts_lightning.core.distributed import Shard
+from sts_lightning.core.processes import Shard
 from sts_lightning.evaluation.statistics import pair_cosines, require_finite
 
 

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from sts_lightning.core.errors import CheckpointError
+from sts_lightning.core.errors import CheckpointError, counted
 from sts_lightning.core.files import as_type
-from sts_lightning.core.text import counted
 from sts_lightning.evaluation.statistics import Interval, paired_difference
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import SELECTS, OfTask, constant, load_dev

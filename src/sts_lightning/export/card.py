@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -15,7 +16,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from sts_lightning.config.check import flat
 from sts_lightning.core.choices import ExportFormat, Role
 from sts_lightning.core.errors import UserError
-from sts_lightning.core.text import code
 from sts_lightning.data.overlap import filter_of
 from sts_lightning.evaluation.statistics import score_intervals
 from sts_lightning.evaluation.verdict import in_words
@@ -220,3 +220,18 @@ def _described(part: Any) -> str | None:
 
 def _last(target: Any) -> str:
     return str(target).rpartition(".")[2]
+
+
+def code(text: object, in_table: bool = False) -> str:
+    """Return text as a code span, in which Markdown finds no markup; runs of white space become a space.
+
+    Args:
+        text: Text, or a value to write as text.
+        in_table: Whether the span is for a cell of a table, where a vertical bar needs an escape.
+    """
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split()) or " "
+    # A span ends at the first run of backticks as long as its fence; spaces keep the text's off the fence.
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    span = f"{fence}{pad}{line}{pad}{fence}"
+    return span.replace("|", "\\|") if in_table else span

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from sts_lightning.core.choices import EMPTY, LabelKind
-from sts_lightning.core.distributed import Shard
+from sts_lightning.core.processes import Shard
 from sts_lightning.losses.base import Loss, check, require
 
 DIVIDED = ("sentence_ids",)

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, masking_utils
 
 from sts_lightning.core.choices import DtypeName, Frozen, Precision, Quantization, Role, TextEdit
-from sts_lightning.core.distributed import Shard
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.processes import Shard
 from sts_lightning.models.compute.gradient_cache import recomputed
 from sts_lightning.models.compute.inference import (
     SLICE,

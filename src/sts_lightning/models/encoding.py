@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
 from sts_lightning.core.choices import Denoise, DtypeName, Quantization, TextEdit
+from sts_lightning.core.errors import check_choice
 from sts_lightning.core.files import as_type
-from sts_lightning.core.text import check_choice
 from sts_lightning.models.pooling import Pooling, Projection
 from sts_lightning.models.text.template import MASK, SLOT, role_template
 

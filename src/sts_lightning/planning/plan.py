@@ -20,11 +20,9 @@ from torch import nn
 
 from sts_lightning.config.build import shared_settings
 from sts_lightning.config.check import check_config
-from sts_lightning.config.machine import training_chunk_tokens
 from sts_lightning.core.console import print_line
-from sts_lightning.core.errors import ConfigError, DataError, UserError
-from sts_lightning.core.hardware import cpu_multiplies_bfloat16
-from sts_lightning.core.text import counted
+from sts_lightning.core.errors import ConfigError, DataError, UserError, counted
+from sts_lightning.core.hardware import cpu_multiplies_bfloat16, training_chunk_tokens
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.tables import values_of

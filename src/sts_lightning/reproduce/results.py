@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,10 +13,9 @@ import pandas as pd
 from rich.console import Console
 
 from sts_lightning.config.identity import leaves, select
-from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.files import write_atomic
-from sts_lightning.core.text import one_line
+from sts_lightning.data.counts import TrainingCount
 from sts_lightning.evaluation.ceiling import ceiling
 from sts_lightning.evaluation.leaks import leak_free_average, published_leaks
 from sts_lightning.evaluation.statistics import Interval, Predictions, paired_difference, score_intervals
@@ -373,3 +373,9 @@ def write_report(table: Table, resamples: int) -> str:
         write_atomic(path.with_name(f"{path.name}.{suffix}"), content)
     log.info("%s", f"{path}.{{md,tex,csv}}")
     return text
+
+
+def one_line(text: str) -> str:
+    """Return text on one line in which Markdown finds no HTML and no links; `backticks` remain code."""
+    line = " ".join(text.splitlines()).replace("\\", "\\\\")
+    return re.sub(r"&(?=#?\w+;)", "&amp;", line).replace("<", "&lt;").replace("](", "]\\(")

@@ -13,10 +13,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import path_override
 from sts_lightning.config.compose import compose_job, compose_train, explain
-from sts_lightning.core.conf_folders import Entry, command_line, files_of
+from sts_lightning.config.folders import Entry, command_line, files_of
 from sts_lightning.core.console import print_line
-from sts_lightning.core.errors import ConfigError, FailedJobsError, RunningElsewhereError, UserError
-from sts_lightning.core.text import counted
+from sts_lightning.core.errors import ConfigError, FailedJobsError, RunningElsewhereError, UserError, counted
 from sts_lightning.reproduce.table import CITED, RUNS, Table, load_spec
 from sts_lightning.sweep.job import Job
 from sts_lightning.sweep.job_list import print_run

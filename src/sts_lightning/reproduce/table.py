@@ -13,11 +13,10 @@ from yaml import YAMLError
 
 from sts_lightning.config.check import path_override
 from sts_lightning.config.compose import compose_job
+from sts_lightning.config.folders import Entry, files_of, script_of
 from sts_lightning.config.start import earlier_runs
-from sts_lightning.core.conf_folders import Entry, files_of, script_of
-from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.errors import ConfigError, counted
 from sts_lightning.core.files import as_type
-from sts_lightning.core.text import counted
 from sts_lightning.sweep.gpu_pool import demand_of
 from sts_lightning.sweep.grid import named
 from sts_lightning.sweep.job import Job, job_folder

@@ -21,10 +21,14 @@ report.html                 scores, plots, pairs of disagreement, cost and setti
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import itertools
 import json
 import os
 import re
 import shutil
+import sys
+import time
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,10 +37,11 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import path_override
-from sts_lightning.config.schema import COMMAND
+from sts_lightning.config.schema import COMMAND, EvalConfig, TrainConfig
 from sts_lightning.config.stored import adapt, check, read_settings
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.files import read_json, replacing, write_atomic
+from sts_lightning.core.processes import batch_job, is_first_process, requeued
 from sts_lightning.runs.history import read_history
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics, write_metrics
 
@@ -56,6 +61,9 @@ Which = Literal["best", "final"] | int
 OF_MODELS = ("sts_lightning.json", "modules.json", "adapter_config.json", "config.json")
 """Files of exports and other models."""
 
+
+STORED = (TrainConfig.model_fields.keys() | EvalConfig.model_fields.keys()) - set(COMMAND)
+"""Settings of a run or an evaluation that its folder stores."""
 
 STAGES = "stages.yaml"
 """File of 0.3 beside the folders of its stages, which are runs."""
@@ -204,7 +212,8 @@ class RunFolder:
         """
         if files:
             write_atomic(self.files_file, json.dumps(files))
-        stored = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key not in COMMAND])
+        # A setting that was added for others to refer to, as +width=64, has been read.
+        stored = OmegaConf.masked_copy(cfg, [str(key) for key in cfg if key in STORED])
         write_atomic(self.config_file, OmegaConf.to_yaml(stored, resolve=True))
 
     def metrics(self) -> RunMetrics:
@@ -378,3 +387,50 @@ def check_distinct(runs: Sequence[Path], key: str = "runs") -> None:
             same = "" if run == named[real] else f", as {named[real]} and {run}"
             raise ConfigError(f"{key}: {run} is named twice{same}, and would count as often.", key=key)
         named[real] = run
+
+
+def timed_folder(parent: str, claim: bool = True) -> str:
+    """Make a folder named by the time, with a number where another command of the same second has made it.
+
+    Args:
+        parent: Folder of the run folders.
+        claim: Whether to make it, as the first process of a run does; a further one does not take another.
+    """
+    first = f"{parent}/{time.strftime('%Y-%m-%d_%H-%M-%S')}"
+    for number in itertools.count(1):
+        folder = first if number == 1 else f"{first}-{number}"
+        try:
+            if claim:
+                Path(folder).mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError:  # Hydra meets it as well, where it has a message
+            pass
+        break
+    return folder
+
+
+def folder_of_command(parent: str, arguments: Sequence[str] | None = None) -> str:
+    """Return the folder of a new run, see `timed_folder`, or, in a batch job, so that a later start finds it.
+
+    Where the same command has finished in the same job, as in an allocation in which one works, the name has
+    a number. A requeued job takes the last folder, which its earlier start left.
+
+    Args:
+        parent: Folder of the run folders.
+        arguments: Arguments of the command, of which a batch job may have several; by default those of this
+            process.
+    """
+    job = batch_job()
+    if job is None:
+        return timed_folder(parent, claim=is_first_process())
+    text = "\0".join(sys.argv[1:] if arguments is None else arguments)
+    first = f"{parent}/slurm-{job}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    folder, number = first, 1
+    while RunFolder(folder).finished:
+        number += 1
+        later = f"{first}-{number}"
+        if requeued() and not Path(later).exists():
+            break
+        folder = later
+    return folder

@@ -22,9 +22,8 @@ from rich.table import Table
 
 from sts_lightning.config.check import shown
 from sts_lightning.config.identity import RESULT, SHOWN, leaves, select
-from sts_lightning.core.errors import CheckpointError, UserError
+from sts_lightning.core.errors import CheckpointError, UserError, counted
 from sts_lightning.core.files import replacing
-from sts_lightning.core.text import counted
 from sts_lightning.data.files import short_names
 from sts_lightning.runs.folder import RunFolder, State, check_distinct
 from sts_lightning.runs.metrics import UNKNOWN, RunMetrics, evaluation_text

@@ -21,13 +21,6 @@ PATIENCE = 0.5
 """Seconds to wait for a process that is about to exit."""
 
 
-def is_first_process() -> bool:
-    """Return whether this process writes the run folder: the only process of its run, or that of rank 0."""
-    variables = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # in Lightning's order
-    rank = next((os.environ[name] for name in variables if name in os.environ), "0")
-    return rank == "0" and os.environ.get("NODE_RANK", "0") == "0"
-
-
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Lock a run folder. A folder in which nothing was written is restored to its earlier state.

@@ -19,11 +19,10 @@ from typing import Annotated, Any, Required, cast
 from annotated_types import Ge, Interval
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from sts_lightning.core.counts import TrainingCount
-from sts_lightning.core.errors import CheckpointError, TrainingError
+from sts_lightning.core.errors import CheckpointError, TrainingError, counted
 from sts_lightning.core.files import as_type, check_finite, read_json, write_atomic
 from sts_lightning.core.hardware import count_cores
-from sts_lightning.core.text import counted
+from sts_lightning.data.counts import TrainingCount
 
 TrainedOn = tuple[TrainingCount | None, ...]
 """Data of the stages of a run; None where it is unknown, nothing for a model that was not trained here."""

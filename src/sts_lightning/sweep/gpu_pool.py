@@ -160,7 +160,7 @@ def visible_gpus() -> list[str]:
 
     Of several slices of GPUs (MIG) a process sees one, and counts one; each job gets another.
     """
-    from sts_lightning.config.machine import cuda_devices
+    from sts_lightning.core.hardware import cuda_devices
 
     count = cuda_devices()
     given = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -17,9 +17,9 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.check import path_override
 from sts_lightning.config.compose import job_config
+from sts_lightning.config.folders import VARIABLE as CONF_VARIABLE
+from sts_lightning.config.folders import user_folder
 from sts_lightning.config.identity import configuration_hash
-from sts_lightning.core.conf_folders import VARIABLE as CONF_VARIABLE
-from sts_lightning.core.conf_folders import user_folder
 from sts_lightning.core.errors import RunningElsewhereError, UserError
 from sts_lightning.core.hardware import NUMBERS
 from sts_lightning.core.signals import KILL, PARENT

@@ -9,8 +9,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.compose import job_config
 from sts_lightning.core.console import print_line
-from sts_lightning.core.errors import FailedJobsError, UserError
-from sts_lightning.core.text import counted
+from sts_lightning.core.errors import FailedJobsError, UserError, counted
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_locked
 from sts_lightning.sweep.grid import ComposedJob

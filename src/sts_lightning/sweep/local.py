@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Sequence
 
+from sts_lightning.core.errors import counted
 from sts_lightning.core.signals import KILL
-from sts_lightning.core.text import counted
 from sts_lightning.sweep.gpu_pool import Pool
 from sts_lightning.sweep.job import ENDED, PATIENCE, Job, Resources, run_job, signal_job
 from sts_lightning.sweep.overview import conclude, interrupted, overview, report_job

@@ -12,9 +12,8 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from sts_lightning.core.errors import FailedJobsError, InterruptedRunError, RunningElsewhereError
+from sts_lightning.core.errors import FailedJobsError, InterruptedRunError, RunningElsewhereError, counted
 from sts_lightning.core.signals import signal_name, stopping_signal
-from sts_lightning.core.text import counted
 from sts_lightning.runs.lock import holder
 from sts_lightning.sweep.job import Job
 

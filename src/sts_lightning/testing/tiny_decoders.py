@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -34,8 +33,7 @@ class Shape:
         hidden_size: D, a multiple of ``heads``.
         layers: Number of layers.
         heads: Number of attention heads.
-        weights_seed: Seed of the weights, which does not change the global random state.
-        dtype: See `load_backbone`, also for the settings below.
+        dtype: See `SentenceEncoder.from_pretrained`, also for the settings below.
         quantization: Quantisation of the linear layers.
         device: Device that quantised weights are loaded to.
         adapter: Settings of a peft adapter.
@@ -44,7 +42,6 @@ class Shape:
     hidden_size: int = 32
     layers: int = 2
     heads: int = 2
-    weights_seed: int = 0
     dtype: DtypeName = "float32"
     quantization: Quantization = "none"
     device: str | None = None
@@ -60,10 +57,9 @@ def tiny_opt(dropout: float = 0.1, loader: Loader = load_backbone, **settings: A
         loader: Function that returns backbone and tokenizer.
         **settings: Fields of `Shape` and of `EncodingConfig`.
     """
-    shape, encoding = _apart(settings)
-    width = shape.hidden_size
-    config = OPTConfig(**_sizes(shape), word_embed_proj_dim=width, ffn_dim=4 * width, dropout=dropout)
-    return _load(config, "</s>", shape, encoding, loader)
+    width = settings.get("hidden_size", Shape.hidden_size)
+    own = {"word_embed_proj_dim": width, "ffn_dim": 4 * width, "dropout": dropout}
+    return _build(OPTConfig, "</s>", loader, settings, **own)
 
 
 @takes_settings(Shape, EncodingConfig)
@@ -74,8 +70,7 @@ def tiny_llama(loader: Loader = load_backbone, **settings: Any) -> SentenceEncod
         loader: Function that returns backbone and tokenizer.
         **settings: Fields of `Shape` and of `EncodingConfig`.
     """
-    shape, encoding = _apart(settings)
-    return _load(LlamaConfig(**_sizes(shape)), "<s>", shape, encoding, loader)
+    return _build(LlamaConfig, "<s>", loader, settings)
 
 
 @takes_settings(Shape, EncodingConfig)
@@ -86,72 +81,45 @@ def tiny_mistral(loader: Loader = load_backbone, **settings: Any) -> SentenceEnc
         loader: Function that returns backbone and tokenizer.
         **settings: Fields of `Shape` and of `EncodingConfig`.
     """
-    shape, encoding = _apart(settings)
-    config = MistralConfig(**_sizes(shape), num_key_value_heads=max(1, shape.heads // 2))
-    return _load(config, "<s>", shape, encoding, loader)
+    key_heads = max(1, settings.get("heads", Shape.heads) // 2)
+    return _build(MistralConfig, "<s>", loader, settings, num_key_value_heads=key_heads)
 
 
-def _apart(settings: Mapping[str, Any]) -> tuple[Shape, dict[str, Any]]:
-    """Return the shape in settings, and those of the encoder."""
-    names = {field.name for field in fields(Shape)}
-    shape = Shape(**{name: value for name, value in settings.items() if name in names})
-    return shape, {name: value for name, value in settings.items() if name not in names}
-
-
-def _sizes(shape: Shape) -> dict[str, Any]:
-    return {
-        "hidden_size": shape.hidden_size,
-        "intermediate_size": 2 * shape.hidden_size,
-        "num_hidden_layers": shape.layers,
-        "num_attention_heads": shape.heads,
-        "max_position_embeddings": 512,
-    }
-
-
-def _load(
-    config: PreTrainedConfig, start: str, shape: Shape, encoding: Mapping[str, Any], loader: Loader
+def _build(
+    family: Callable[..., PreTrainedConfig], start: str, loader: Loader, settings: dict[str, Any], **own: Any
 ) -> SentenceEncoder:
-    """Save model and tokenizer to a folder, and load them like any other model."""
+    """Save model and tokenizer to a folder, and load them like any other model.
+
+    Args:
+        family: Class of the model's configuration.
+        start: Start token.
+        loader: See `tiny_opt`.
+        settings: Fields of `Shape` and of `EncodingConfig`.
+        **own: Settings of this family alone.
+    """
     tokenizer = byte_tokenizer(start)
-    config.vocab_size = len(tokenizer)
-    config.bos_token_id = tokenizer.bos_token_id
-    config.eos_token_id = tokenizer.eos_token_id
-    config.pad_token_id = None
+    width = settings.pop("hidden_size", Shape.hidden_size)
+    config = family(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        intermediate_size=2 * width,
+        num_hidden_layers=settings.pop("layers", Shape.layers),
+        num_attention_heads=settings.pop("heads", Shape.heads),
+        max_position_embeddings=512,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=None,
+        **own,
+    )
     logging.disable_progress_bar()
     with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as folder:
-        torch.default_generator.manual_seed(shape.weights_seed)
+        torch.default_generator.manual_seed(0)
         AutoModel.from_config(config).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        encoder = SentenceEncoder.from_pretrained(
-            folder,
-            dtype=shape.dtype,
-            quantization=shape.quantization,
-            device=shape.device,
-            adapter=shape.adapter,
-            loader=loader,
-            **encoding,
-        )
+        encoder = SentenceEncoder.from_pretrained(folder, loader=loader, **settings)
     if encoder.base is not None:
         encoder.base = replace(encoder.base, name=None)  # the folder is gone
     return encoder
-
-
-def write_mistral(folder: Path, config: MistralConfig, device: str = "cpu", seed: int = 0) -> None:
-    """Write a Mistral with random bfloat16 weights as a folder that ``model.name`` can name.
-
-    Args:
-        folder: Output folder, created if necessary.
-        config: Shape of the model; ``MistralConfig()`` is that of Mistral-7B. The vocabulary must hold the
-            259 tokens of the byte tokenizer.
-        device: Device on which the weights are drawn: 7B take minutes on a CPU, and 14 GB of memory.
-        seed: Random seed of the weights; the global random state does not change.
-    """
-    logging.disable_progress_bar()
-    with torch.random.fork_rng([] if device == "cpu" else [device]), torch.device(device):
-        torch.manual_seed(seed)
-        model = AutoModel.from_config(config, dtype=torch.bfloat16)
-    model.save_pretrained(folder, max_shard_size="2GB")
-    byte_tokenizer("<s>").save_pretrained(folder)
 
 
 def byte_tokenizer(start: str) -> PreTrainedTokenizerFast:

@@ -16,9 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.build import LOADING, build, items, name_setting, plain, shared_settings
 from sts_lightning.config.identity import file_digests
-from sts_lightning.config.machine import Machine, trained_model
-from sts_lightning.core.errors import at_setting
-from sts_lightning.core.text import check_range
+from sts_lightning.core.errors import at_setting, check_range
+from sts_lightning.core.hardware import Machine, trained_model
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.module import DataModule
 from sts_lightning.losses.base import Loss
@@ -79,7 +78,7 @@ class Experiment:
         trainer: Lightning's Trainer.
         loggers: Destinations of metrics.
         callbacks: Callbacks of the configuration, then others besides those that every run has.
-        resumed: Whether the run resumes from its last checkpoint.
+        made: Steps of the last checkpoint, from which the run resumes; None: it begins.
         first: Whether this is the process of the run that writes the folder.
     """
 
@@ -92,8 +91,13 @@ class Experiment:
     trainer: pl.Trainer
     loggers: Sequence[Logger]
     callbacks: Sequence[Callback]
-    resumed: bool
+    made: int | None
     first: bool
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the run resumes from its last checkpoint."""
+        return self.made is not None
 
 
 def assemble(

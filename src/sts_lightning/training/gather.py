@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-from sts_lightning.core.distributed import Shard
+from sts_lightning.core.processes import Shard
 
 
 def gather_examples(local: Tensor, count: int, shard: Shard, official: bool = False) -> Tensor:

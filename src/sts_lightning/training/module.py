@@ -18,8 +18,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from sts_lightning.core.choices import Frozen
-from sts_lightning.core.errors import TrainingError
-from sts_lightning.core.text import counted
+from sts_lightning.core.errors import TrainingError, counted
 from sts_lightning.data.collate import Batch
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.tables import gold_of, identical_pairs

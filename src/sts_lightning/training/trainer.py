@@ -22,8 +22,8 @@ from lightning.pytorch.strategies import DDPStrategy
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from sts_lightning.config.machine import Machine
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.hardware import Machine
 from sts_lightning.core.signals import PARENT
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.callbacks.best_checkpoint import AtomicCheckpointIO, BestCheckpoint, KeptWeights

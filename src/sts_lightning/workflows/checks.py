@@ -8,73 +8,71 @@ from __future__ import annotations
 
 import inspect
 import logging
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
-from hydra.utils import get_class, get_method
-from lightning.pytorch.callbacks import Callback, EarlyStopping
+from hydra.utils import get_method
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
-from torch import nn
 
 from sts_lightning.config.build import build, items, shared_settings
-from sts_lightning.config.check import (
-    check_config,
-    data_arguments,
-    path_override,
-    reject,
-    suggest,
-    unknown_key,
-)
-from sts_lightning.config.machine import Machine, cuda_devices, decide
+from sts_lightning.config.check import check_config, data_arguments, reject, unknown_key
+from sts_lightning.config.folders import files_of
 from sts_lightning.core.choices import Role
-from sts_lightning.core.conf_folders import PACKAGED
-from sts_lightning.core.errors import CheckpointError, ConfigError
-from sts_lightning.core.text import counted
+from sts_lightning.core.errors import CheckpointError, ConfigError, counted
+from sts_lightning.core.hardware import Machine, cuda_devices, decide
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.draws import empty_places
 from sts_lightning.data.module import DataModule
-from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.tables import SCORE_RANGE, values_of
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss, accepts, check_declared
+from sts_lightning.losses.joint import JointLoss
 from sts_lightning.models.text.template import SLOT
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import check_links
 from sts_lightning.training.assembly import Parts, assemble
-from sts_lightning.training.callbacks.history import HistoryLogger
 
 log = logging.getLogger(__name__)
 
 TRAINER_EXTRA = ("benchmark", "detect_anomaly", "inference_mode", "max_time", "profiler")
 """Arguments of Lightning's Trainer that a run may set besides the settings of the group ``trainer``."""
 
-LOGGERS = {"comet": "comet_ml", "mlflow": "mlflow", "wandb": "wandb"}
-"""Modules that loggers need, by the name of their extra, which is that of their setting too."""
-
-SMALLER_BATCHES = "set data.batch_size instead (trainer.chunk_tokens bounds the memory)"
 CALLBACKS = {
-    "GradientAccumulationScheduler": f"adds up the losses of small batches; {SMALLER_BATCHES}",
-    "BatchSizeFinder": f"changes the loss with the batch; {SMALLER_BATCHES}",
-    "StochasticWeightAveraging": (
-        "puts its average in place after the last dev evaluation; use callbacks=ema or trainer.wise_ft"
-    ),
-    "LearningRateFinder": "trains before the run; sweep the rate instead: -m optim.lr=2e-5,5e-5,1e-4",
+    "GradientAccumulationScheduler": "data.batch_size (trainer.chunk_tokens bounds the memory)",
+    "BatchSizeFinder": "data.batch_size (trainer.chunk_tokens bounds the memory)",
+    "StochasticWeightAveraging": "callbacks=ema or trainer.wise_ft",
+    "LearningRateFinder": "a sweep over the rate, -m optim.lr=2e-5,5e-5,1e-4",
 }
-"""Callbacks of Lightning's that would change the loss or the selection unnoticed, and what to do instead."""
-
-TRAIN_METRICS = ("train/loss", "train/regularizer")
-"""Metrics of the training that may end it."""
+"""Callbacks of Lightning's that would change the loss or the selection unnoticed, and what to use instead."""
 
 
-def check_folder(run: RunFolder) -> None:
-    """Reject a folder in which a run cannot go on; see `check_links` and `check_checkpoints`."""
-    if run.state != "new":
-        check_links(run.path)
-    if run.state in ("interrupted", "finished"):  # a finished one is trained further from its last checkpoint
-        check_checkpoints(run)
+def check_folder(run: RunFolder) -> int | None:
+    """Reject a folder in which a run cannot go on, before hours of training lead up to what is broken.
+
+    Returns:
+        Step of the checkpoint from which the run goes on; None if it starts from the beginning.
+
+    Raises:
+        CheckpointError: A checkpoint is damaged; the message says how the run starts again.
+        UntrustedError: A file in it is a link to elsewhere.
+    """
+    if run.state == "new":
+        return None
+    check_links(run.path)
+    if run.state == "started":
+        return None
+    try:
+        last = run.read_checkpoint("last")
+        states = [state for state in last.get("callbacks", {}).values() if isinstance(state, dict)]
+        if any(state.get("best_model_path") for state in states):  # there has been a dev evaluation
+            run.read_checkpoint("best")
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{error} The run cannot be resumed without it: restore it from a copy, or remove "
+            f"{RunFolder(run.checkpoints).name} to start again from the beginning with the same command."
+        ) from error
+    return int(last["global_step"])
 
 
 def check_parts(parts: Parts) -> None:
@@ -99,9 +97,7 @@ def check_rows(parts: Parts) -> None:
         UserError: The data cannot be read, or does not fit.
     """
     parts.data.setup()
-    check_scores(parts.loss, parts.data)
-    check_masks(parts.loss, parts.data)
-    check_watched(parts)
+    check_examples(parts.loss, parts.data)
 
 
 def make_loggers(run: RunFolder, cfg: DictConfig) -> list[Logger]:
@@ -116,23 +112,14 @@ def make_loggers(run: RunFolder, cfg: DictConfig) -> list[Logger]:
     """
     loggers = []
     for key, node in items(cfg.logger):
-        target = get_method(node["_target_"])
-        taken = inspect.signature(target).parameters
+        taken = inspect.signature(get_method(node["_target_"])).parameters
         given: dict[str, Any] = {}
         if "save_dir" in taken and node.get("save_dir") is None:
             given["save_dir"] = str(run.path)
-        elif target is HistoryLogger:  # its file is what the report and a resumed run read
-            path = f"logger.{key}.save_dir"
-            raise ConfigError(
-                f"{path}: history.csv stays in the run folder.",
-                key=path,
-                hint="Leave it out, or add a logger: '+logger.mine={_target_: "
-                "lightning.pytorch.loggers.CSVLogger, save_dir: FOLDER}'.",
-            )
         # MLflow keeps nothing in a folder any more. Its default is what MLFLOW_TRACKING_URI says.
         if "tracking_uri" in taken and not (node.get("tracking_uri") or taken["tracking_uri"].default):
             given["tracking_uri"] = f"sqlite:///{run.path.absolute()}/mlflow.db"
-        loggers.append(build(f"logger.{key}", node, Logger, **given))
+        loggers.append(build(f"logger.{key}", node, Logger, {"run_folder": str(run.path)}, **given))
     return loggers
 
 
@@ -164,23 +151,11 @@ def check_later_run(run: RunFolder, cfg: DictConfig, read: set[str]) -> str | No
     return None
 
 
-def _loggers(parts: Parts) -> Iterator[ConfigError]:
-    for key in sorted(LOGGERS.keys() & parts.cfg.logger.keys()):
-        if find_spec(LOGGERS[key]) is None:
-            yield ConfigError(
-                f"logger.{key} needs a package that is not installed.",
-                key=f"logger.{key}",
-                hint=f"pip install 'sts-lightning[{key}]'",
-            )
-
-
-def _callbacks(parts: Parts) -> Iterator[ConfigError]:
+def _lightning(parts: Parts) -> Iterator[ConfigError]:
     for key, callback in zip(parts.cfg.callbacks, parts.callbacks, strict=True):
         if (cls := type(callback).__name__) in CALLBACKS:
-            yield ConfigError(f"callbacks.{key}: {cls} {CALLBACKS[cls]}.", key=f"callbacks.{key}")
-
-
-def _trainer_extra(parts: Parts) -> Iterator[ConfigError]:
+            text = f"callbacks.{key}: {cls} would change the loss or the selection unnoticed"
+            yield ConfigError(f"{text}; use {CALLBACKS[cls]}.", key=f"callbacks.{key}")
     for key in map(str, parts.cfg.trainer.extra):
         if key not in TRAINER_EXTRA:
             yield unknown_key(f"trainer.extra.{key}", f"There are: {', '.join(TRAINER_EXTRA)}.")
@@ -195,39 +170,25 @@ def _unread_data_settings(parts: Parts) -> Iterator[ConfigError]:
         )
         yield ConfigError(f"path={cfg.path} has no effect on this data.", key="path", hint=hint)
     if cfg.dev != "stsb" and "dev" not in arguments:
-        text = f"dev={cfg.dev} has no effect on this data, which has its own dev pairs."
-        yield ConfigError(text, key="dev")
-
-
-def _repeated_template(parts: Parts) -> Iterator[ConfigError]:
-    views = [view for part in parts.data.parts.values() for view in part.views]
-    if parts.cfg.prompt.template is not None and any(view.augmentation is not None for view in views):
-        text = "data.repetition would repeat words of the template; use prompt=none."
-        yield ConfigError(text, key="data.repetition")
+        yield ConfigError(f"dev={cfg.dev} has no effect on this data: its dev pairs are its own.", key="dev")
 
 
 def _weights(parts: Parts) -> Iterator[ConfigError]:
-    cfg, name = parts.cfg, type(parts.loss).__name__
-    adapter, trained = cfg.model.get("adapter"), cfg.optim.freeze == "none"
-    for key, usual in (("dtype", "float32"), ("quantization", "none")):
-        if adapter is None and trained and (value := cfg.model.get(key, usual)) not in (usual, "auto"):
-            yield ConfigError(
-                f"model.{key}={value}: weights that train have to be float32; give the model an adapter "
-                f"(model.adapter, as in conf/model/mistral7b.yaml), or set model.{key}={usual}.",
-                key=f"model.{key}",
-            )
+    cfg, adapter, name = parts.cfg, parts.cfg.model.get("adapter"), type(parts.loss).__name__
+    trained = cfg.optim.freeze == "none"
+    for key in ("dtype", "quantization"):
+        value = cfg.model.get(key, "auto")
+        if adapter is None and trained and value not in ("auto", "float32", "none"):
+            text = f"model.{key}={value}: weights that train have to be float32; give the model an adapter"
+            example = "(model.adapter, as in conf/model/mistral7b.yaml)"
+            yield ConfigError(f"{text} {example}, or leave model.{key} out.", key=f"model.{key}")
     if cfg.trainer.wise_ft and adapter is not None:
-        yield ConfigError(
-            "trainer.wise_ft averages weights, but model.adapter trains factors of them, and the mean of "
-            "factors is not that of their products.",
-            key="trainer.wise_ft",
-        )
+        text = "trainer.wise_ft: the mean of an adapter's factors is not that of their products."
+        yield ConfigError(text, key="trainer.wise_ft")
     if not trained and not has_head(parts.loss):
-        yield ConfigError(
-            f"optim.freeze={cfg.optim.freeze} leaves nothing to train: {name} has no head. "
-            "Set optim.freeze=none, or choose a loss with a head.",
-            key="optim.freeze",
-        )
+        text = f"optim.freeze={cfg.optim.freeze} leaves nothing to train: {name} has no head."
+        hint = "Set optim.freeze=none, or choose a loss with a head."
+        yield ConfigError(text, key="optim.freeze", hint=hint)
 
 
 def _regularizer(parts: Parts) -> Iterator[ConfigError]:
@@ -236,11 +197,8 @@ def _regularizer(parts: Parts) -> Iterator[ConfigError]:
         return
     fewest = min(len(part.views) for part in parts.data.parts.values())
     if fewest < regularizer.least_views:
-        yield ConfigError(
-            f"regularizer: {type(regularizer).__name__} reads {regularizer.least_views} views with these "
-            f"settings, and this data gives {fewest}.",
-            key="regularizer",
-        )
+        text = f"{type(regularizer).__name__} reads {regularizer.least_views} views with these settings"
+        yield ConfigError(f"regularizer: {text}, and this data gives {fewest}.", key="regularizer")
     if regularizer.needs_phases:
         from sts_lightning.training.callbacks.rank_monitor import RankMonitor  # of few runs
 
@@ -257,85 +215,33 @@ def _auxiliary(parts: Parts) -> Iterator[ConfigError]:
         text = f"auxiliary: {name} takes no {supplied}. Losses that do: {able or 'none'}."
         yield ConfigError(text, key="auxiliary")
     for argument in sorted(set(loss.requires) - {supplied}):
-        yield ConfigError(
-            f"{name} needs an auxiliary model that provides {argument}.",
-            key="auxiliary",
-            hint=f"Add auxiliary={' or '.join(_providers(argument))}, or an experiment that has it.",
-        )
+        text = f"{name} needs an auxiliary model that provides {argument}."
+        hint = f"Choose auxiliary={', '.join(files_of('auxiliary'))}, or an experiment that has it."
+        yield ConfigError(text, key="auxiliary", hint=hint)
 
 
 def _prompts(parts: Parts) -> Iterator[ConfigError]:
     """Yield an error for prompts by role without queries and documents, and for view templates like them."""
-    cfg, data = parts.cfg, parts.data
-    rows = any(part.is_rows for part in data.parts.values())
-    given = [role for role in get_args(Role) if cfg.prompt.get(role) is not None]
-    if given and not rows:
-        role, scored = given[0], any(part.label != "none" for part in data.parts.values())
-        pairs = "scored pairs" if scored else "views of one sentence"
-        yield ConfigError(
-            f"prompt.{role}: {pairs} are compared in both directions; use prompt.template.",
-            key=f"prompt.{role}",
-        )
-    first, *others = cfg.prompt.get("view_templates") or [""]
-    same = len(set(others)) == 1 and all(text.endswith(SLOT) for text in (first, *others))
-    if rows and same:
-        prompts = [("prompt.query", first), ("prompt.document", others[0])]
-        typed = " ".join(shlex.quote(path_override(key, text.removesuffix(SLOT))) for key, text in prompts)
+    prompt, data = parts.cfg.prompt, parts.data.parts.values()
+    if prompt.template is not None and any(view.augmentation for part in data for view in part.views):
+        text = "data.repetition would repeat words of the template; use prompt=none."
+        yield ConfigError(text, key="data.repetition")
+    rows = any(part.is_rows for part in data)
+    for key in (f"prompt.{role}" for role in get_args(Role) if prompt.get(role) is not None and not rows):
+        text = "scored pairs and views of one sentence are compared in both directions; use prompt.template."
+        yield ConfigError(f"{key}: {text}", key=key)
+    templates = prompt.get("view_templates") or []
+    if rows and len(set(templates[1:])) == 1 and all(text.endswith(SLOT) for text in templates):
         yield ConfigError(
             "prompt.view_templates is for views of the same sentence; these are prompts of queries and "
             "documents, which belong to the encoder.",
             key="prompt.view_templates",
-            hint=f"Type {typed} instead.",
+            hint="Type prompt.query=... and prompt.document=... instead.",
         )
 
 
-CHECKS: tuple[Callable[[Parts], Iterator[ConfigError]], ...] = (
-    _loggers,
-    _callbacks,
-    _trainer_extra,
-    _unread_data_settings,
-    _repeated_template,
-    _prompts,
-    _weights,
-    _regularizer,
-    _auxiliary,
-)
+CHECKS = (_lightning, _unread_data_settings, _prompts, _weights, _regularizer, _auxiliary)
 """Combinations that would train something else than they say; each yields an error for one."""
-
-
-def _providers(argument: str) -> list[str]:
-    """Return the choices of ``auxiliary`` that supply an argument of a loss."""
-    files = sorted((PACKAGED / "auxiliary").iterdir())
-    targets = {path.stem: OmegaConf.select(OmegaConf.load(path), "_target_") for path in files}
-    classes = {choice: get_class(target) for choice, target in targets.items() if target}
-    return [choice for choice, cls in classes.items() if getattr(cls, "provides", None) == argument]
-
-
-def without_effect(cfg: DictConfig, loss: Loss) -> list[str]:
-    """Return a sentence for each setting that another makes useless: its key, neutral value, and why.
-
-    Args:
-        cfg: A configuration without interpolations.
-        loss: Its loss.
-    """
-    frozen = cfg.optim.freeze != "none"
-    listmle, mse = cfg.loss.get("distillation") == "listmle", cfg.loss.get("comparison") == "mse"
-    rules: list[tuple[str, object, bool, str]] = [
-        ("trainer.init", "best", cfg.init_from is None, "init_from=null"),
-        ("optim.head_lr", None, not has_head(loss), f"{type(loss).__name__}, which has no head"),
-        ("regularizer", None, frozen, f"optim.freeze={cfg.optim.freeze}"),
-        ("trainer.wise_ft", [], frozen, f"optim.freeze={cfg.optim.freeze}"),
-        ("optim.layer_decay", 1.0, frozen, f"optim.freeze={cfg.optim.freeze}"),
-        ("evaluation.rank", False, not cfg.evaluation.final, "evaluation.final=false"),
-        ("loss.teacher_temperature", 0.025, listmle, "distillation=listmle"),
-        ("loss.teacher_temperature", 0.05, mse, "comparison=mse"),
-        ("loss.temperature", 0.05, mse, "comparison=mse"),
-    ]
-    return [
-        f"{key} has no effect with {why}."
-        for key, neutral, useless, why in rules
-        if useless and (value := OmegaConf.select(cfg, key)) and value != neutral
-    ]
 
 
 def has_head(loss: Loss) -> bool:
@@ -357,28 +263,20 @@ def check_fit(loss: Loss, data: DataModule, settings: Mapping[str, Any] = {}) ->
     """
     check_declared(loss)
     for name, each in losses_by_part(loss, data).items():
-        below = f".parts.{name}" if each is not loss else ""
-        part, size = data.parts[name], data.batch_sizes[name]
-        own = settings.get("parts", {}).get(name, {}) if name else settings
+        part, size, place = data.parts[name], data.batch_sizes[name], f".parts.{name}" if name else ""
         if not fits(each, part):
-            where, have = (
-                f" ({name})" if name else "",
-                f"{len(part.views)} views and {LABEL_WORDS[part.label]}",
-            )
+            here = f"this data{f' ({name})' if name else ''}"
             others = [stem for stem, other in all_losses().items() if fits(other, part)]
             raise ConfigError(
-                f"{type(each).__name__} needs {each.needs()}, but this data{where} gives {have}. "
-                f"Losses that fit this data: {', '.join(others) or 'none'}.",
-                key=f"loss{below}",
-                hint=_other_data(each, part, own),
+                f"{type(each).__name__} needs {each.needs()}, but {here} gives {len(part.views)} views and "
+                f"{LABEL_WORDS[part.label]}. Losses that fit this data: {', '.join(others) or 'none'}.",
+                key="loss" if each is loss else f"loss{place}",
+                hint=_other_data(each, part, settings.get("parts", {}).get(name, settings)),
             )
         if size < each.least_batch:
-            key = f"data.parts.{name}.batch_size" if name else "data.batch_size"
-            raise ConfigError(
-                f"{type(each).__name__} compares nothing in a batch of {size}; with these "
-                f"settings {key} must be at least {each.least_batch}.",
-                key=key,
-            )
+            key = f"data{place}.batch_size"
+            text = f"{type(each).__name__} compares nothing in a batch of {size}; with these settings"
+            raise ConfigError(f"{text} {key} must be at least {each.least_batch}.", key=key)
 
 
 def losses_by_part(loss: Loss, data: DataModule) -> dict[str, Loss]:
@@ -387,20 +285,14 @@ def losses_by_part(loss: Loss, data: DataModule) -> dict[str, Loss]:
     Raises:
         ConfigError: The loss has other parts than the data.
     """
-    losses = getattr(loss, "parts", None)
-    if not isinstance(losses, nn.ModuleDict):
+    if not isinstance(loss, JointLoss):
         return dict.fromkeys(data.parts, loss)
-    if set(losses.keys()) != set(data.parts):
-        known = ", ".join(data.data_set.parts)
-        raise ConfigError(
-            f"loss.parts has losses for {', '.join(losses)}, but this data has "
-            f"{f'the parts {known}' if known else 'no parts'}.",
-            key="loss.parts",
-            hint=None if known else "Add data=joint with data.parts, or choose another loss.",
-        )
-    return {
-        name: each for name, each in losses.items() if isinstance(each, Loss)
-    }  # all are: for the type checker
+    losses: dict[str, Loss] = dict(loss.parts.items())
+    if losses.keys() != data.parts.keys():
+        known = f"the parts {', '.join(data.parts)}" if data.data_set.parts else "no parts (see data=joint)"
+        text = f"loss.parts has losses for {', '.join(losses)}, but this data has {known}."
+        raise ConfigError(text, key="loss.parts")
+    return losses
 
 
 def fits(loss: Loss | type[Loss], data: DataSet) -> bool:
@@ -410,95 +302,53 @@ def fits(loss: Loss | type[Loss], data: DataSet) -> bool:
 
 def _other_data(loss: Loss, data: DataSet, settings: Mapping[str, Any]) -> str | None:
     """Return how to read pairs with a score as positives, positives with a score, or triplets as pairs."""
-    if "score" in loss.labels and data.label == "none" and accepts(loss, 2):
-        if settings.get("positives_from") is not None:
-            return "It reads all pairs with their scores without data.positives_from."
-        return "Pairs with a score are read by data=pairs_file."
-    if "none" in loss.labels and data.label == "score" and accepts(loss, 2):
-        triplets = "data=triplets_file reads pairs and triplets without a score."
-        if "positives_from" not in settings:
-            return triplets
+    if not accepts(loss, 2):
+        return None
+    if "score" in loss.labels and data.label == "none":
+        return "Pairs with a score are read by data=pairs_file without data.positives_from."
+    if "none" in loss.labels and data.label == "score":
         low, high = settings.get("score_range") or SCORE_RANGE
-        similar = low + 0.8 * (high - low)
-        return f"To train it on the similar pairs alone: data.positives_from={similar:g}; {triplets}"
-    if "none" in loss.labels and data.label == "none" and accepts(loss, 2) and "negatives" in settings:
+        similar = f"To train it on similar pairs alone: data.positives_from={low + 0.8 * (high - low):g}; "
+        others = "data=triplets_file reads pairs and triplets without a score."
+        return similar + others if "positives_from" in settings else others
+    if "none" in loss.labels and data.label == "none" and "negatives" in settings:
         return "Without hard negatives: data.negatives=0."
     return None
 
 
-def check_scores(loss: Loss, data: DataModule) -> None:
-    """Reject training scores that are all equal, for a loss that compares them and so would have no gradient.
+def check_examples(loss: Loss, data: DataModule) -> None:
+    """Reject scores without a gradient, and texts that would be counted as negatives.
 
     Args:
         loss: The loss.
         data: Data that has been read.
 
     Raises:
-        ConfigError: All scores are equal.
+        ConfigError: A loss compares scores that are all equal, or would count empty places of hard
+            negatives, or texts of the class; the message says which losses do not.
     """
     for name, each in losses_by_part(loss, data).items():
-        scored = data.parts[name].label == "score" and each.compares
-        labels = values_of(data.splits[name].train, "label") if scored else []
-        if not labels or min(labels) < max(labels):
-            continue
-        raise ConfigError(
-            f"{type(each).__name__} compares scores, but all {len(labels):,} training pairs have the score "
-            f"{data.source_score(labels[0], name):g}.",
-            key="loss",
-            hint="loss=cosine_mse does not compare them.",
-        )
-
-
-def check_masks(loss: Loss, data: DataModule) -> None:
-    """Reject a loss that would count empty places of hard negatives, or a text of the class as a negative.
-
-    Args:
-        loss: The loss.
-        data: Data that has been read.
-
-    Raises:
-        ConfigError: It would; the message says what does not.
-    """
-    for name, each in losses_by_part(loss, data).items():
-        part, where = data.parts[name], f"data.parts.{name}" if name else "data"
-        empty = empty_places(part, data.splits[name].train)
+        part, rows = data.parts[name], data.splits[name].train
+        labels = values_of(rows, "label") if part.label == "score" and each.compares else []
+        if labels and min(labels) == max(labels):
+            same = f"all {len(labels):,} training pairs have the score {data.source_score(labels[0], name):g}"
+            text, hint = f"compares scores, but {same}.", "loss=cosine_mse does not compare them."
+            raise ConfigError(f"{type(each).__name__} {text}", key="loss", hint=hint)
+        empty = empty_places(part, rows)
         for inner in each.modules():
             if not isinstance(inner, Loss) or sum(isinstance(m, Loss) for m in inner.modules()) > 1:
                 continue  # what is around a loss hands the numbers on
+            counted_too, hint = "", "Leave out mask_repeats=false"
             if part.classes and getattr(inner, "mask_repeats", True) is False:
-                raise ConfigError(
-                    f"{type(inner).__name__} would count texts of a class as negatives of each other.",
-                    key="loss.mask_repeats",
-                    hint="Leave out mask_repeats=false.",
-                )
+                counted_too = "texts of a class as negatives of each other"
             masks = getattr(inner, "mask_repeats", "sentence_ids" in inner.takes)
             if empty and (not masks or "masked_lm" in each.requires):
-                raise ConfigError(
-                    f"{type(each).__name__} would count {counted(empty, 'empty place')} of rows with fewer "
-                    f"hard negatives than {len(part.views) - 2}.",
-                    key="loss",
-                    hint=f"Choose a loss that leaves them out, such as loss=infonce (without "
-                    f"mask_repeats=false), or set {where}.negatives=0.",
-                )
-
-
-def check_watched(parts: Parts) -> None:
-    """Reject a `RankMonitor`, which measures scored dev pairs, on held-out queries.
-
-    Raises:
-        ConfigError: There is one.
-    """
-    if not parts.callbacks or not isinstance(parts.data.dev, Ranking):
-        return
-    from sts_lightning.training.callbacks.rank_monitor import RankMonitor  # of few runs
-
-    for name, callback in zip(parts.cfg.callbacks, parts.callbacks, strict=True):
-        if isinstance(callback, RankMonitor):
-            raise ConfigError(
-                f"callbacks.{name} needs scored dev pairs, and queries select the weights of this run.",
-                key=f"callbacks.{name}",
-                hint="Type data.dev_fraction=0 for STS-B dev, or data.dev_path=FILE with scored pairs.",
-            )
+                counted_too = f"{counted(empty, 'empty place')} of rows with few hard negatives"
+                place = f"data.parts.{name}" if name else "data"
+                hint += f", choose a loss that leaves them out, such as infonce, or set {place}.negatives=0"
+            if counted_too:
+                text = f"{type(inner).__name__} would count {counted_too}."
+                raise ConfigError(text, key="loss", hint=f"{hint}.")
 
 
 def check_machine(machine: Machine) -> None:
@@ -514,43 +364,3 @@ def check_machine(machine: Machine) -> None:
         raise ConfigError(
             "precision=16-mixed needs a CUDA device; elsewhere use bf16-mixed or 32-true.", key="precision"
         )
-
-
-def check_monitors(cfg: DictConfig, callbacks: Sequence[Callback], measured: Iterable[str]) -> None:
-    """Reject early stopping by a metric that does not exist; Lightning finds that at the first evaluation.
-
-    Args:
-        cfg: Configuration of the run.
-        callbacks: Its callbacks, in the order of the configuration; then others.
-        measured: Metrics of the dev evaluation before training.
-    """
-    known = [*sorted(key for key in measured if key.startswith("dev/")), *TRAIN_METRICS]
-    for name, callback in zip(cfg.callbacks, callbacks, strict=False):
-        if isinstance(callback, EarlyStopping) and callback.monitor not in known:
-            raise ConfigError(
-                f"callbacks.{name}.monitor={callback.monitor} is not measured where early stopping decides.",
-                key=f"callbacks.{name}.monitor",
-                hint=suggest(str(callback.monitor), known) or f"There are: {', '.join(known)}.",
-            )
-
-
-def check_checkpoints(run: RunFolder) -> None:
-    """Reject a run whose checkpoints are damaged, before hours of training lead up to the first use of one.
-
-    Raises:
-        CheckpointError: One is; the message says how the run starts again.
-    """
-    best = run.checkpoint("best")
-    try:
-        last = run.read_checkpoint("last")
-        states = [state for state in last.get("callbacks", {}).values() if isinstance(state, dict)]
-        if any(state.get("best_model_path") for state in states):  # there has been a dev evaluation
-            if not best.is_file():
-                raise CheckpointError(f"{best} does not exist any more.")
-            run.read_checkpoint("best")
-    except CheckpointError as error:
-        raise CheckpointError(
-            f"{error} The run cannot be resumed without it: restore it from a copy, or remove "
-            f"{RunFolder(run.checkpoints).name} to start the run again from the beginning with the same "
-            "command."
-        ) from error

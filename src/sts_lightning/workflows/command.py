@@ -9,36 +9,38 @@ imported there, once the values of the settings have been checked.
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hydra import compose
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config, check_values, path_override
+from sts_lightning.config.folders import command_line
 from sts_lightning.config.identity import move_data
-from sts_lightning.config.schema import COMMAND, TrainConfig
+from sts_lightning.config.schema import COMMAND
 from sts_lightning.config.start import EarlierRun, earlier_runs
 from sts_lightning.config.stored import requests
 from sts_lightning.core import signals
-from sts_lightning.core.conf_folders import command_line
-from sts_lightning.core.errors import ConfigError, InterruptedRunError, RunningElsewhereError, UserError
+from sts_lightning.core.errors import ConfigError, InterruptedRunError, RunningElsewhereError
+from sts_lightning.core.processes import is_first_process
 from sts_lightning.runs.folder import RunFolder, no_run
-from sts_lightning.runs.lock import check_links, holder, is_first_process, locked
-from sts_lightning.runs.state import BESIDE_RESUME, LENGTHS, next_step, report_finished, state_for, train_on
+from sts_lightning.runs.lock import holder, locked
+from sts_lightning.runs.state import BESIDE_RESUME, LENGTHS, check_same, next_step, report_finished, train_on
 
 if TYPE_CHECKING:
     from lightning.pytorch.callbacks import Callback
 
 log = logging.getLogger(__name__)
+
+Begun = tuple[RunFolder, DictConfig]
+"""Folder and configuration of a run."""
 
 POLL = 5.0
 """Seconds between two looks at a run that another process trains."""
@@ -59,23 +61,13 @@ def train(cfg: DictConfig) -> float:
         UserError: The configuration, the data or a run folder cannot be used, or the run was stopped.
     """
     hydra = HydraConfig.get()
-    sweep = hydra.mode is RunMode.MULTIRUN
-    folder = RunFolder(hydra.runtime.output_dir)
     overrides = [text for text in hydra.overrides.task if text.partition("=")[0] not in COMMAND]
     if cfg.resume is not None:
         check_values(cfg)  # also trust, which is read here alone
-        return _resume(RunFolder(cfg.resume), cfg.trust, cfg, overrides)
-    if (
-        sweep
-        and "BasicLauncher" in hydra.launcher._target_
-        and (cfg.trainer.devices != 1 or cfg.trainer.num_nodes != 1)
-    ):
-        raise ConfigError(
-            "a sweep (-m) with several devices: its jobs share one process here, from which Lightning "
-            "starts the others wrongly. Leave out hydra/launcher=basic, or run the jobs without -m."
-        )
+        return _resume(RunFolder(cfg.resume), cfg, overrides)
     if cfg.plan:
         raise ConfigError("plan lists the jobs of a sweep: add -m, with any launcher but basic.")
+    folder = RunFolder(hydra.runtime.output_dir)
     whole = partial(compose, "train", return_hydra_config=True)
     return train_after(folder, cfg, earlier_runs(cfg, overrides, Path(folder.name).parent, whole))
 
@@ -116,9 +108,7 @@ def train_in(
             logging.getLogger("sts_lightning").setLevel(logging.WARNING)
         try:
             with signals.unmasked():
-                cfg = _as_begun(folder, check_config(cfg))  # tells a wrong value before these import torch
-                if not resume:
-                    state_for(folder, cfg)
+                cfg = _for_folder(folder, cfg, resume)  # tells a wrong value before torch is imported
                 if folder.finished and not further:
                     return report_finished(folder)
                 from sts_lightning.workflows.train import run_training
@@ -132,75 +122,56 @@ def train_in(
             raise InterruptedRunError(f"stopped by {signals.signal_name(number)}{how}", number) from error
 
 
-def _as_begun(folder: RunFolder, cfg: DictConfig) -> DictConfig:
-    """Return a configuration as the run in a folder, if one has begun there, would have stored it.
+def _for_folder(folder: RunFolder, cfg: DictConfig, resume: bool = False) -> DictConfig:
+    """Check a configuration, and return it as the run in a folder, if one has begun there, has stored it.
 
-    What the machine decides is what it has decided for that run, and settings that were added for others to
-    refer to, as in ``+width=64``, have been read.
+    What the machine decides is what it has decided for that run.
     """
+    cfg = check_config(cfg)
     if folder.state == "new":
         return cfg
-    stored, cfg = folder.settings(), _without_added(cfg)
+    stored = OmegaConf.create(folder.settings())
     for key in ("precision", "model.dtype", "trainer.chunk_tokens", "trainer.deterministic"):
         if OmegaConf.select(cfg, key) == "auto":
-            OmegaConf.update(cfg, key, OmegaConf.select(OmegaConf.create(stored), key))
-    return cfg
-
-
-def _without_added(cfg: DictConfig) -> DictConfig:
-    """Return a copy of a resolved configuration without settings that were added for others to refer to."""
-    cfg = copy.deepcopy(cfg)
-    with open_dict(cfg):
-        for key in set(map(str, cfg)) - TrainConfig.model_fields.keys():
-            del cfg[key]
+            OmegaConf.update(cfg, key, OmegaConf.select(stored, key))
+    if not resume:
+        check_same(folder, cfg)
     return cfg
 
 
 def _resume_command(run: RunFolder, cfg: DictConfig) -> str:
     """Return the command that resumes a run, with the user's word if its configuration needs that."""
-    asked = False
+    typed = [path_override("resume", run.name)]
     with contextlib.suppress(OmegaConfBaseException):  # what cannot be resolved is rejected later
-        asked = any(requests(OmegaConf.to_container(cfg, resolve=True)))
-    word = ("trust=true",) if asked else ()
-    return command_line("train", path_override("resume", run.name), *word)
+        if any(requests(OmegaConf.to_container(cfg, resolve=True))):
+            typed.append("trust=true")
+    return command_line("train", *typed)
 
 
-def _beside_resume(run: RunFolder, cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the settings of a command besides ``resume``; see `BESIDE_RESUME`.
+def _resume(run: RunFolder, cfg: DictConfig, overrides: Sequence[str]) -> float:
+    """Resume a run, or train a finished one further if the command gives it another length.
 
-    Raises:
-        ConfigError: It has another setting, which the run's own configuration decides.
+    Args:
+        run: Its folder.
+        cfg: The composed configuration of the command.
+        overrides: Settings of the command besides ``resume``; see `BESIDE_RESUME`.
     """
-    others = [text for text in overrides if not text.startswith(tuple(f"{key}=" for key in BESIDE_RESUME))]
-    if others:
+    keys = [text.partition("=")[0] for text in overrides]
+    if others := [text for text, key in zip(overrides, keys, strict=True) if key not in BESIDE_RESUME]:
         raise ConfigError(
             f"resume uses the run's own configuration; leave out {' '.join(others)}.",
             key="resume",
             hint=f"{run.name} has finished. {train_on(run)}" if run.finished else None,
         )
-    given = [key for key in BESIDE_RESUME if any(text.startswith(f"{key}=") for text in overrides)]
-    return {key: OmegaConf.select(cfg, key) for key in given}
-
-
-def _resume(run: RunFolder, trust: bool, cfg: DictConfig, overrides: Sequence[str]) -> float:
-    """Resume a run, or train a finished one further if the command gives it another length.
-
-    Args:
-        run: Its folder.
-        trust: Whether it may ask for anything.
-        cfg: The composed configuration of the command.
-        overrides: Settings of the command; see `_beside_resume`.
-    """
-    given = _beside_resume(run, cfg, overrides)
     if run.state == "new":
         raise no_run(Path(run.name), run.config_file.name)
-    length = {key: given.pop(key) for key in LENGTHS if key in given}
+    given = {key: OmegaConf.select(cfg, key) for key in keys}
+    length = {key: given[key] for key in LENGTHS if key in given}
     stored = OmegaConf.create(run.settings())
     longer = any(OmegaConf.select(stored, key) != value for key, value in length.items())
     if run.finished and not longer:
         return report_finished(run)
-    check_links(run.path)
-    own, data_root = run.load_config(trust), given.pop("data_root", None)
+    own, data_root = run.load_config(cfg.trust), given.pop("data_root", None)
     if data_root is not None:
         move_data(own, data_root)
     if longer:
@@ -208,33 +179,48 @@ def _resume(run: RunFolder, trust: bool, cfg: DictConfig, overrides: Sequence[st
         given |= {key: length.get(key) for key in LENGTHS}  # one limit takes the place of the other
     for key, value in given.items():
         OmegaConf.update(own, key, value)
-    _resume_start(run, own, trust, data_root)
+    _finish(_unfinished(run, own, cfg.trust, data_root), run)
     return train_in(run.path, own, resume=True, further=longer)
 
 
 def _check_further(run: RunFolder, cfg: DictConfig) -> None:
     """Reject another length for a run that cannot be trained further."""
-    if run.finished and cfg.trainer.wise_ft:
-        raise ConfigError(
-            f"{run.name} has averaged its weights at the end, and cannot be trained further.",
-            key="trainer.wise_ft",
-            hint=train_on(run),
-        )
-    last = run.checkpoint("last")
-    if run.finished and not (
-        last.is_file() and "optimizer_states" in run.read_checkpoint("last", mmap=True, whole=False)
-    ):
-        raise ConfigError(
-            f"{run.name} has finished, and its state was not kept, which trainer.keep_state=true does.",
-            key="trainer.keep_state",
-            hint=train_on(run),
-        )
+    if not run.finished:
+        return
+    reason, last = None, run.checkpoint("last")
+    if cfg.trainer.wise_ft:
+        reason = "averaged its weights at the end, and cannot be trained further"
+    elif not last.is_file() or "optimizer_states" not in run.read_checkpoint("last", mmap=True, whole=False):
+        reason = "finished, and its state was not kept, which trainer.keep_state=true does"
+    if reason is not None:
+        raise ConfigError(f"{run.name} has {reason}.", key="trainer.keep_state", hint=train_on(run))
+
+
+def _unfinished(run: RunFolder, cfg: DictConfig, trust: bool, data_root: str | None) -> list[Begun]:
+    """Return the runs that a resumed one starts from and that have begun only, the first one first.
+
+    Args:
+        run: The folder of the resumed run.
+        cfg: Its configuration, which gets the folder that the run before it has now.
+        trust: Whether a folder may ask for anything.
+        data_root: Where the data are now, if they have moved.
+    """
+    if cfg.init_from is None:
+        return []
+    start = run.start(cfg.init_from)
+    cfg.init_from = start.name
+    if start.state not in ("started", "interrupted"):
+        return []
+    first = start.load_config(trust)
+    if data_root is not None:
+        move_data(first, data_root)
+    return [*_unfinished(start, first, trust, data_root), (start, first)]
 
 
 def train_after(run: RunFolder, cfg: DictConfig, earlier: Sequence[EarlierRun]) -> float:
     """Train a run after those that it starts from and that have not finished.
 
-    Its own configuration and theirs are written first: whatever is interrupted is resumed by its name.
+    All are checked, and their configurations written, first: whatever is interrupted is resumed by its name.
 
     Args:
         run: Its folder.
@@ -247,52 +233,30 @@ def train_after(run: RunFolder, cfg: DictConfig, earlier: Sequence[EarlierRun]) 
     Raises:
         UserError: See `train_in`.
     """
-    missing = [each for each in earlier if not RunFolder(each.folder).finished]
-    if not missing or run.finished:
-        return train_in(run.path, cfg)
-    written: list[RunFolder] = []
-    try:
-        with _held(run) as first:
-            written = _write_all(run, cfg, missing) if first else []
-            for each in missing:
-                folder = RunFolder(each.folder)
-                log.info("experiment=%s: %s", each.experiment, folder.name)
-                _train_unless_finished(folder, each.cfg, run.path)
-    except UserError as error:
-        if not isinstance(error, InterruptedRunError):
-            for folder in written:
-                _forget(folder)
-        raise
+    runs = [(RunFolder(each.folder), each.cfg) for each in earlier]
+    missing = [(folder, first) for folder, first in runs if not folder.finished]
+    if missing and not run.finished:
+        with _held(run) as first_process:
+            if first_process:
+                _for_folder(run, cfg)
+                _write_all([*missing, (run, cfg)])
+            _finish(missing, run)
     return train_in(run.path, cfg)
 
 
-def _forget(folder: RunFolder) -> None:
-    """Remove the configuration of a run that has not begun, so that the corrected command may begin there."""
-    with contextlib.suppress(RunningElsewhereError), locked(folder.path):
-        if folder.state == "started" and not folder.log_file.exists():
-            folder.config_file.unlink()
-    folder.remove_if_empty()
-
-
-def _write_all(run: RunFolder, cfg: DictConfig, missing: Sequence[EarlierRun]) -> list[RunFolder]:
-    """Check a run and those that it starts from, write the configurations of new ones, return their folders.
-
-    The first one to train is checked as it begins.
-    """
+def _write_all(runs: Sequence[Begun]) -> None:
+    """Check the runs that have not begun, and write their configurations."""
     from sts_lightning.workflows.checks import check_later_run  # with torch, as in `train_in`
 
-    state_for(run, _as_begun(run, check_config(cfg)))
     read: set[str] = set()
-    runs = [*((RunFolder(each.folder), each.cfg) for each in missing), (run, cfg)]
-    for folder, settings in runs[1:]:
-        log.info("checking %s: %s", settings.name, folder.name)
-        if (lacks := check_later_run(folder, settings, read)) is not None:
+    new = [(folder, cfg) for folder, cfg in runs if folder.state == "new"]
+    for folder, cfg in new:
+        log.info("checking %s: %s", cfg.name, folder.name)
+        if (lacks := check_later_run(folder, cfg, read)) is not None:
             raise ConfigError(f"{folder.name}: {lacks}")
-    new = [(folder, settings) for folder, settings in runs if folder.state == "new"]
-    for folder, settings in new:
+    for folder, cfg in new:
         folder.path.mkdir(parents=True, exist_ok=True)
-        folder.save_config(_without_added(check_config(settings)))
-    return [folder for folder, _ in new]
+        folder.save_config(check_config(cfg))
 
 
 @contextlib.contextmanager
@@ -303,48 +267,25 @@ def _held(folder: RunFolder) -> Iterator[bool]:
         yield first
 
 
-def _train_unless_finished(run: RunFolder, cfg: DictConfig, whole: Path) -> None:
-    """Train a run that another one starts from, or wait while another process trains it.
+def _finish(runs: Sequence[Begun], whole: RunFolder) -> None:
+    """Train the runs that another one starts from, or wait while another process trains them.
 
-    If that process ends before the run has finished, the run is resumed here.
-
-    Args:
-        run: Its folder.
-        cfg: Its configuration.
-        whole: The folder of the run that starts from it; a stopped run is resumed by its name.
-    """
-    waits_for = ""
-    while not run.finished:
-        try:
-            train_in(run.path, cfg, resume=True, whole=whole)
-        except RunningElsewhereError as error:
-            if waits_for != str(error):
-                waits_for = str(error)
-                log.info("waiting for %s, which %s trains", run.name, holder(run.path) or "another process")
-            time.sleep(POLL)
-
-
-def _resume_start(
-    run: RunFolder, cfg: DictConfig, trust: bool, data_root: str | None, whole: Path | None = None
-) -> None:
-    """Finish the run that a resumed one starts from, by its own configuration, if it has begun only.
+    If that process ends before a run has finished, the run is resumed here.
 
     Args:
-        run: The folder of the resumed run.
-        cfg: Its configuration, which gets the folder that the first run has now.
-        trust: Whether a folder may ask for anything.
-        data_root: Where the data are now, if they have moved.
-        whole: The folder that the user named.
+        runs: Folders and configurations, in order.
+        whole: The run that starts from them; a stopped run is resumed by its name.
     """
-    if cfg.init_from is None:
-        return
-    start = run.start(cfg.init_from)
-    cfg.init_from = start.name
-    if start.state in ("started", "interrupted"):
-        check_links(start.path)
-        first = start.load_config(trust)
-        if data_root is not None:
-            move_data(first, data_root)
-        _resume_start(start, first, trust, data_root, whole or run.path)
-        log.info("%s starts from %s, which has not finished", run.name, start.name)
-        _train_unless_finished(start, first, whole or run.path)
+    for run, cfg in runs:
+        waits_for = ""
+        log.info("training %s first: %s", cfg.name, run.name)
+        while not run.finished:
+            try:
+                train_in(run.path, cfg, resume=True, whole=whole.path)
+            except RunningElsewhereError as error:
+                if waits_for != str(error):
+                    waits_for = str(error)
+                    log.info(
+                        "waiting for %s, which %s trains", run.name, holder(run.path) or "another process"
+                    )
+                time.sleep(POLL)

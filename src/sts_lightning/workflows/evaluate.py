@@ -16,14 +16,13 @@ from omegaconf import DictConfig
 from sts_lightning.config.build import plain
 from sts_lightning.config.check import check_config, suggest
 from sts_lightning.config.compose import composing
+from sts_lightning.config.folders import files_of
 from sts_lightning.config.identity import file_digests
-from sts_lightning.config.machine import choose_accelerator, hide_gpus, with_dtype
 from sts_lightning.core.choices import Precision
-from sts_lightning.core.conf_folders import files_of
 from sts_lightning.core.console import print_scores
 from sts_lightning.core.errors import CheckpointError, ConfigError, at_setting
 from sts_lightning.core.files import last_name
-from sts_lightning.core.hardware import multiplies_bfloat16
+from sts_lightning.core.hardware import choose_accelerator, hide_gpus, multiplies_bfloat16, with_dtype
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.retrieval import print_rankings
 from sts_lightning.evaluation.score import report_truncation, report_unseen, title_of_table

@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.progress import track
 from torch.nn.functional import normalize
 
-from sts_lightning.core.errors import DataError
-from sts_lightning.core.text import counted
+from sts_lightning.core.errors import DataError, counted
 from sts_lightning.data.readers.row_values import fold
 from sts_lightning.data.tables import SourceCount
 from sts_lightning.evaluation.encoding import Encoder

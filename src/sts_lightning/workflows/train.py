@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import logging
 import math
 import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
 from datasets import Dataset
 from hydra.core.hydra_config import HydraConfig
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Callback, EarlyStopping
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.config.folders import files_of
 from sts_lightning.config.identity import SHOWN, leaves, select
-from sts_lightning.config.machine import (
+from sts_lightning.core import signals
+from sts_lightning.core.console import log_to, quiet_lightning
+from sts_lightning.core.errors import ConfigError, TrainingError
+from sts_lightning.core.files import write_atomic
+from sts_lightning.core.hardware import (
     decide,
     decided,
     fix_workspace,
     hide_gpus,
+    keep_freed_memory,
     weights_device,
     without_repetition,
 )
-from sts_lightning.core import signals
-from sts_lightning.core.conf_folders import files_of
-from sts_lightning.core.console import log_to, quiet_lightning
-from sts_lightning.core.errors import ConfigError, TrainingError
-from sts_lightning.core.files import write_atomic
-from sts_lightning.core.hardware import keep_freed_memory
+from sts_lightning.core.processes import is_first_process
 from sts_lightning.data.tables import PART, values_of
 from sts_lightning.data.tasks import texts_in
 from sts_lightning.evaluation.dev_scores import monitor_of
@@ -42,7 +42,6 @@ from sts_lightning.evaluation.score import Scores, report_truncation, score
 from sts_lightning.models.architectures.positions import NOT_REPEATABLE
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.lock import is_first_process
 from sts_lightning.runs.metrics import peak_memory
 from sts_lightning.runs.state import begin_again
 from sts_lightning.training.assembly import Experiment, Parts, assemble, make_module
@@ -55,13 +54,11 @@ from sts_lightning.training.trainer import count_steps, make_trainer
 from sts_lightning.workflows.checks import (
     check_folder,
     check_machine,
-    check_monitors,
     check_parts,
     check_rows,
     has_head,
     losses_by_part,
     make_loggers,
-    without_effect,
 )
 from sts_lightning.workflows.report import report
 from sts_lightning.workflows.seen_dev_pairs import describe_seen
@@ -73,6 +70,9 @@ BATCHES_AHEAD = 2
 
 PUBLISHED = {"nli_triplets": "pcc_stage1", "sts": "pcc", "sentences": "cse_sfp"}
 """Experiments that are the published recipes of ``conf/cell``, by data."""
+
+TRAIN_METRICS = ("train/loss", "train/regularizer")
+"""Metrics of the training that may end it."""
 
 NOT_DETERMINISTIC = "does not have a deterministic implementation"
 """Part of PyTorch's message about an operation under ``trainer.deterministic=true``."""
@@ -91,17 +91,21 @@ def run_training(
     """
     clock = RunClock()
     experiment = prepare(run, cfg, (clock, *callbacks), resume_command)
-    if experiment.resumed:
-        _check_length(run, experiment.steps.total_steps)
     # One without a log has its configuration alone, written while the run that it starts from trained.
     again = run.state == "started" and run.log_file.exists()
-    with log_to(run.log_file), quiet_lightning(), _stopping_others(experiment.trainer):
-        if again:
-            log.info("%s has no checkpoint yet: starting it again from the beginning.", run.name)
-        if experiment.first:  # before its configuration changes: killed in between, it is an interrupted run
-            run.metrics_file.unlink(missing_ok=True)
-        untuned, peak = fit(experiment)
-        return report(experiment, untuned, peak, clock)
+    with log_to(run.log_file), quiet_lightning():
+        try:
+            if again:
+                log.info("%s has no checkpoint yet: starting it again from the beginning.", run.name)
+            if experiment.first:  # before its configuration changes: killed in between, it is interrupted
+                run.metrics_file.unlink(missing_ok=True)
+            untuned, peak = fit(experiment)
+            return report(experiment, untuned, peak, clock)
+        except BaseException as error:
+            stop_others(experiment.trainer)
+            if isinstance(error, SIGTERMException):  # from a handler of Lightning's, in place of ours
+                raise signals.Stopped(signal.SIGTERM) from error
+            raise
 
 
 def prepare(
@@ -121,13 +125,11 @@ def prepare(
     Raises:
         UserError: Something is wrong; the message says what, where and what to do.
     """
-    check_folder(run)
+    made = check_folder(run)
     machine = decide(cfg)
     check_machine(machine)
     drawn = assemble(cfg, "meta", machine.precision)
     check_parts(drawn)
-    for text in without_effect(cfg, drawn.loss):
-        log.warning("WARNING: %s", text)
     _warn_of_seen_pairs(cfg)
 
     check_rows(drawn)
@@ -156,38 +158,20 @@ def prepare(
         name for name, part in losses if any(getattr(m, "mask_repeats", False) for m in part.modules())
     ]
     steps = count_steps(cfg.trainer, len(data.train_dataloader()))
+    _check_length(run, steps.total_steps, made)
     data.epoch_batches = steps.epoch_steps  # of the loaders from here on: a limit shortens their epochs
     data.batches_ahead = 0 if machine.accelerator == "cpu" else BATCHES_AHEAD
     check_warmup(cfg.optim.warmup, round(cfg.optim.stretch * steps.total_steps))
     module = make_module(parts, machine.precision, steps)
 
-    all_callbacks = [*parts.callbacks, *callbacks]
+    given = [*parts.callbacks, *callbacks]
+    monitor, unused = monitor_of(data.dev), _has_unused_weights(parts)
     with quiet_lightning():  # last, and before anything is written: a rejected argument leaves no files
         trainer = make_trainer(
-            cfg.trainer,
-            machine=machine,
-            steps=steps,
-            run=run,
-            loggers=loggers,
-            callbacks=all_callbacks,
-            resume_command=resume_command,
-            monitor=monitor_of(data.dev),
-            partly_used=_has_unused_weights(parts),
+            cfg.trainer, machine, steps, run, loggers, given, resume_command, monitor, partly_used=unused
         )
-    resumed = run.state in ("interrupted", "finished")
-    return Experiment(
-        run,
-        cfg,
-        machine,
-        data,
-        module,
-        steps,
-        trainer,
-        loggers,
-        all_callbacks,
-        resumed,
-        is_first_process(),
-    )
+    first = is_first_process()
+    return Experiment(run, cfg, machine, data, module, steps, trainer, loggers, given, made, first)
 
 
 def _has_unused_weights(parts: Parts) -> bool:
@@ -207,32 +191,16 @@ def _warn_of_seen_pairs(cfg: DictConfig) -> None:
         return  # without a run there the weights cannot be loaded either
     seen = describe_seen("this run", cfg, OmegaConf.create(start.settings()))
     if seen is not None:
-        log.warning(
-            "WARNING: init_from=%s %s A checkpoint near the start may look too good.", start.name, seen
-        )
+        log.warning("WARNING: init_from=%s %s An early checkpoint may look too good.", start.name, seen)
 
 
-def _check_length(folder: RunFolder, steps: int) -> None:
+def _check_length(folder: RunFolder, steps: int, made: int | None) -> None:
     """Reject a length that a run has reached already; one that is killed in its report may end again."""
-    made = folder.read_checkpoint("last", mmap=True, whole=False)["global_step"]
-    if steps < made or (steps == made and folder.finished):
+    if made is not None and (steps < made or (steps == made and folder.finished)):
+        text = f"{folder.name} has made {made} steps, and would end after {steps}; to train it further, give"
         raise ConfigError(
-            f"{folder.name} has made {made} steps, and would end after {steps}; to train it further, give it "
-            "more by trainer.max_epochs or trainer.max_steps.",
-            key="trainer.max_steps",
+            f"{text} it more by trainer.max_epochs or trainer.max_steps.", key="trainer.max_steps"
         )
-
-
-@contextlib.contextmanager
-def _stopping_others(trainer: pl.Trainer) -> Iterator[None]:
-    """Stop the other processes of a run if this one fails."""
-    try:
-        yield
-    except BaseException as error:
-        stop_others(trainer)
-        if isinstance(error, SIGTERMException):  # from a handler of Lightning's, in place of ours
-            raise signals.Stopped(signal.SIGTERM) from error
-        raise
 
 
 def fit(experiment: Experiment) -> tuple[Scores | None, dict[str, int]]:
@@ -245,41 +213,45 @@ def fit(experiment: Experiment) -> tuple[Scores | None, dict[str, int]]:
         TrainingError: The loss is not finite, or memory ran out.
     """
     module, data, trainer = experiment.module, experiment.data, experiment.trainer
-    run, evaluation = experiment.run, experiment.cfg.evaluation
+    run, evaluation, made = experiment.run, experiment.cfg.evaluation, experiment.made
     _begin(experiment)
     untuned: Scores | None = None
-    if (
-        evaluation.untuned or data.keep_general
-    ) and experiment.first:  # of a resumed run, before its weights are loaded
-        encoder = copy.deepcopy(module.encoder).to(trainer.strategy.root_device)  # the report's precision
-        untuned = score(encoder, data, evaluation)
-        del encoder
-    if experiment.resumed:
-        step = _continue_history(experiment.loggers, run)
-        log.info("resuming after step %d", step)
+    if experiment.first and (evaluation.untuned or data.keep_general):
+        # Of a resumed run, before its weights are loaded; in the report's precision.
+        untuned = score(copy.deepcopy(module.encoder).to(trainer.strategy.root_device), data, evaluation)
+    if made is not None:
+        _continue_loggers(experiment.loggers, run, made)
+        log.info("resuming after step %d", made)
     else:
         trainer.validate(module, data, verbose=False)
-        check_monitors(experiment.cfg, experiment.callbacks, trainer.callback_metrics)
+        _check_monitors(experiment.callbacks, trainer.callback_metrics)
         if experiment.first and isinstance(data.dev, Dataset):
             before = float(trainer.callback_metrics[monitor_of(data.dev)])
             warn_of_distances(before, len(data.dev))
-    last = str(run.checkpoint("last")) if experiment.resumed else None
+    last = None if made is None else str(run.checkpoint("last"))
     try:
         trainer.fit(module, data, ckpt_path=last, weights_only=True)
     except RuntimeError as error:
         if is_out_of_memory(error):
             raise TrainingError(f"memory ran out at step {trainer.global_step + 1}. {REMEDY}") from error
         if NOT_DETERMINISTIC in str(error):
-            raise TrainingError(
-                f"{str(error).partition('.')[0]}, so the run could not be repeated exactly.",
-                key="trainer.deterministic",
-                hint="trainer.deterministic=warn trains it; the same seed then gives other numbers.",
-            ) from error
+            text = f"{str(error).partition('.')[0]}, so the run could not be repeated exactly."
+            hint = "trainer.deterministic=warn trains it; the same seed then gives other numbers."
+            raise TrainingError(text, key="trainer.deterministic", hint=hint) from error
         raise
     peak = peak_memory()  # before the selected weights are scored
     if "cuda" in peak:
         peak["cuda"] = max(peak["cuda"], module.steps_peak)
     return untuned, peak
+
+
+def _check_monitors(callbacks: Sequence[Callback], measured: Iterable[str]) -> None:
+    """Reject early stopping by a metric that does not exist before the first evaluation, hours later."""
+    known = [*sorted(measured), *TRAIN_METRICS]
+    for callback in callbacks:
+        if isinstance(callback, EarlyStopping) and callback.monitor not in known:
+            text = f"early stopping: monitor={callback.monitor} is not measured where it decides."
+            raise ConfigError(text, key="callbacks", hint=f"There are: {', '.join(known)}.")
 
 
 def _begin(experiment: Experiment) -> None:
@@ -290,15 +262,13 @@ def _begin(experiment: Experiment) -> None:
         run.remove_temporaries()
         if run.state == "started":
             begin_again(run)
-        files = None if experiment.resumed else data.digest_files()
-        run.save_config(settings, files)
+        run.save_config(settings, None if experiment.resumed else data.digest_files())
         if not experiment.resumed:
             log_settings(experiment.loggers, settings)
             for logger in experiment.loggers:
                 if isinstance(logger, MLFlowLogger):
                     write_atomic(run.mlflow_run, str(logger.run_id))
-        texts = texts_in(data.dev, data.tests)
-        report_truncation(experiment.module.encoder, texts, data.train)
+        report_truncation(experiment.module.encoder, texts_in(data.dev, data.tests), data.train)
         _warn_of_equal_labels(experiment)
     rows, drawn = len(data.train), data.epoch_rows
     whole = steps.epoch_steps == data.train_dataloader().whole_epoch
@@ -306,29 +276,18 @@ def _begin(experiment: Experiment) -> None:
     if experiment.machine.reasons:
         log.info("machine: %s", "; ".join(experiment.machine.reasons))
     if (named := published_experiment()) is not None:
-        log.info(
-            "not the published recipe (batch size, epochs and warm-up are its, length, text and the loss's "
-            "settings are not): use experiment=%s",
-            named,
-        )
+        log.info("batch size, epochs and warm-up of experiment=%s, which is the published recipe", named)
     log.info(
-        "%s%s%s, %d steps of batch %s, dev evaluation every %d steps; run folder %s",
+        "%s%s%s, %d steps of batch %s%s, dev evaluation every %d steps; run folder %s",
         f"{rows:,} examples",
         "" if rows == drawn else f", {drawn:,} in an epoch",
         f", {alone} of them left out of each epoch" if alone else "",
         steps.total_steps,
         " or ".join(str(size) for size in dict.fromkeys(data.batch_sizes.values())),
+        f" (trainer.max_epochs={cfg.trainer.max_epochs} ends the run)" if steps.shortened else "",
         steps.val_steps,
         run.name,
     )
-    if steps.shortened:
-        trainer = cfg.trainer
-        log.info(
-            "trainer.max_epochs=%d ends the run before trainer.max_steps=%d; trainer.max_epochs=null lets "
-            "it reach them",
-            trainer.max_epochs,
-            trainer.max_steps,
-        )
     if (count := experiment.trainer.world_size) > 1:
         log.info("%d processes; training begins once all of them have started", count)
 
@@ -357,35 +316,31 @@ def warn_of_distances(spearman: float, pairs: int) -> None:
     """
     if spearman < -30 and spearman / 100 * math.sqrt(pairs - 1) < -2.5:
         log.warning(
-            "WARNING: the dev Spearman before training is %.2f: the scores seem to be distances (0 is the "
-            "same meaning), or in reverse order. A higher score has to mean more similar; turn them round in "
-            "the file, as the highest score less each of them.",
+            "WARNING: the dev Spearman before training is %.2f: the scores seem to be distances. A higher "
+            "score has to mean more similar; turn them round, as the highest score less each of them.",
             spearman,
         )
 
 
 def _warn_of_equal_labels(experiment: Experiment) -> None:
     """Warn of batches of the first epoch whose labels are all equal, where the loss compares them."""
-    data, batches = experiment.data, None
-    for name, loss in losses_by_part(experiment.module.loss, data).items():
-        if not loss.compares:
-            continue
-        if batches is None:
-            batches = data.train_dataloader().first_epoch()[: experiment.steps.total_steps]
-            labels = np.asarray(values_of(data.train, "label"), dtype=np.float64)
-            parts = values_of(data.train, PART) if name else [""] * len(labels)
+    data, steps = experiment.data, experiment.steps.total_steps
+    losses = losses_by_part(experiment.module.loss, data).items()
+    compared = {name: loss for name, loss in losses if loss.compares}
+    if not compared:
+        return
+    labels = np.asarray(values_of(data.train, "label"), dtype=np.float64)
+    parts = values_of(data.train, PART) if data.data_set.parts else [""] * len(labels)
+    batches = data.train_dataloader().first_epoch()[:steps]
+    for name, loss in compared.items():
         of_part = [rows for rows in batches if parts[rows[0]] == name]
-        equal = sum(np.ptp(labels[rows]) == 0 for rows in of_part)
-        noun = "scores" if data.parts[name].label == "score" else "classes"
-        if equal:
+        if equal := sum(np.ptp(labels[rows]) == 0 for rows in of_part):
             log.warning(
-                "WARNING: in %d of %d batches of the first epoch all %s are equal, and %s does not train on "
-                "them; a larger data.batch_size%s avoids it.",
+                "WARNING: in %d of %d batches of the first epoch all labels are equal, and %s does not train "
+                "on them; a larger data.batch_size, or loss=cosine_mse for scores, avoids it.",
                 equal,
                 len(of_part),
-                noun,
                 type(loss).__name__,
-                ", or loss=cosine_mse," if noun == "scores" else "",
             )
 
 
@@ -400,9 +355,8 @@ def log_settings(loggers: Sequence[Logger], cfg: DictConfig) -> None:
         logger.log_hyperparams(settings)
 
 
-def _continue_history(loggers: Sequence[Logger], run: RunFolder) -> int:
-    """Let the loggers of a resumed run go on after its last checkpoint; return the step of that."""
-    step: int = run.read_checkpoint("last")["global_step"]
+def _continue_loggers(loggers: Sequence[Logger], run: RunFolder, step: int) -> None:
+    """Let the loggers of a resumed run go on after a step."""
     for logger in loggers:
         if isinstance(logger, HistoryLogger):
             logger.continue_from(step)
@@ -411,4 +365,3 @@ def _continue_history(loggers: Sequence[Logger], run: RunFolder) -> int:
             logger._kwargs["purge_step"] = step + 1
         elif isinstance(logger, MLFlowLogger) and run.mlflow_run.is_file():
             logger._run_id = run.mlflow_run.read_text()
-    return step

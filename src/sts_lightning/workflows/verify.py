@@ -9,10 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from sts_lightning.config.check import flat, path_override
+from sts_lightning.config.folders import command_line
 from sts_lightning.core.choices import Aggregate
-from sts_lightning.core.conf_folders import command_line
-from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.core.text import counted
+from sts_lightning.core.errors import CheckpointError, ConfigError, UserError, counted
 from sts_lightning.evaluation.retrieval import mean_scores
 from sts_lightning.evaluation.sts import average_of, check_aggregate, score_subsets
 from sts_lightning.models.loading.pipeline import read_model

@@ -40,7 +40,6 @@ with reporting(traces=False):
     logging.basicConfig(level=logging.INFO, stream=sys.stdout)
     for number in range(3):
         logging.info("step %d", number)
-    logging.info("%d", "a mistake in the code")
     open(sys.argv[1], "w").close()
 """
 
@@ -48,5 +47,4 @@ with reporting(traces=False):
 def test_a_run_goes_on_without_the_reader_of_its_log(tmp_path: Path) -> None:
     done = without_reader(LOG, str(tmp_path / "results"))
     assert (tmp_path / "results").is_file()
-    assert done.stderr.count("--- Logging error ---") == 1
-    assert "a mistake in the code" in done.stderr
+    assert done.stderr == ""

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.cli.hydra_app import as_settings
 from sts_lightning.config.check import check_config
-from sts_lightning.core.conf_folders import Entry
+from sts_lightning.config.folders import Entry
 from tests.unit.conf.test_documentation import HYDRA, starting_with, words
 
 

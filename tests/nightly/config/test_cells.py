@@ -10,8 +10,8 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.check import check_config
 from sts_lightning.config.compose import compose_train, composing
+from sts_lightning.config.folders import VARIABLE, files_of
 from sts_lightning.config.schema import register_schemas
-from sts_lightning.core.conf_folders import VARIABLE, files_of
 from sts_lightning.training.trainer import count_steps
 from tests.conftest import CONF
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from sts_lightning.config.machine import decide
+from sts_lightning.core.hardware import decide
 from tests.support.emulated_gpu import emulated_gpu
 
 HERE = Path(__file__).parent

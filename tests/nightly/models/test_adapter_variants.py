@@ -10,6 +10,7 @@ import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
+from check_gpu import write_mistral
 from omegaconf import DictConfig
 from peft import PeftModel
 from transformers import AutoModel, MistralConfig, PreTrainedModel
@@ -21,7 +22,6 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.folder import load_weights
 from sts_lightning.models.loading.run import model_folder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.testing.tiny_decoders import write_mistral
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_DATA
 from tests.support.exports import STEPS

@@ -22,7 +22,8 @@ HEAVY = (
     "datasets",
     "sts_lightning.training",
     "sts_lightning.losses",
-    "sts_lightning.data",
+    "sts_lightning.data.module",
+    "sts_lightning.data.tables",
     "sts_lightning.workflows",
 )
 

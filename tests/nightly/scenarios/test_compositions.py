@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.multiprocessing.spawn import spawn
 
-from sts_lightning.core.distributed import Shard
+from sts_lightning.core.processes import Shard
 from sts_lightning.data.collate import View, ViewCollator
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss

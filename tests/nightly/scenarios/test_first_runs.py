@@ -54,7 +54,7 @@ def test_two_commands_at_once_train_the_first_run_once(tmp_path: Path) -> None:
     trained = [f"run folder {folder}" in output for output in outputs]
     assert sorted(trained) == [False, True]
     waited = outputs[trained.index(False)]
-    assert f"waiting for {folder}, which pid" in waited or f"experiment=one: {folder}" not in waited
+    assert f"waiting for {folder}, which pid" in waited or f"training one first: {folder}" not in waited
     steps = [row["step"] for row in first.history() if "train/loss" in row]
     assert len(steps) == len(set(steps))
     cost = first.metrics().wall_seconds

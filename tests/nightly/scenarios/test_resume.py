@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.config.machine import decide, decided
 from sts_lightning.core.errors import CheckpointError, ConfigError, InterruptedRunError
+from sts_lightning.core.hardware import decide, decided
 from sts_lightning.evaluation import score
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.state import differing

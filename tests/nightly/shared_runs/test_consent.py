@@ -12,7 +12,7 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.core.conf_folders import VARIABLE
+from sts_lightning.config.folders import VARIABLE
 from sts_lightning.core.errors import ConfigError, UntrustedError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.command import train_in
@@ -29,7 +29,8 @@ def test_how_to_resume_names_the_consent(
     commands = []
 
     def stop(*arguments: Any, **settings: Any) -> None:
-        commands.append(settings["resume_command"])
+        (command,) = (each for each in arguments if isinstance(each, str) and "resume=" in each)
+        commands.append(command)
         raise ConfigError("enough")
 
     monkeypatch.setattr("sts_lightning.workflows.train.make_trainer", stop)

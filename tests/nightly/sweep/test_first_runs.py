@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from sts_lightning.config.compose import job_config
-from sts_lightning.core.conf_folders import VARIABLE
+from sts_lightning.config.folders import VARIABLE
 from sts_lightning.core.errors import ConfigError, FailedJobsError
 from sts_lightning.planning import plan
 from sts_lightning.runs.folder import RunFolder

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.multiprocessing.spawn import spawn
 
-from sts_lightning.core.distributed import Shard
+from sts_lightning.core.processes import Shard
 from sts_lightning.losses.base import Loss
 from sts_lightning.regularizers.global_orthogonal import GlobalOrthogonal
 from sts_lightning.regularizers.rank_reduction import RankReduction

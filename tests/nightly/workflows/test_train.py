@@ -35,7 +35,7 @@ def test_the_other_processes_end_with_the_first(
         raise error
 
     ended: list[Any] = []
-    experiment = SimpleNamespace(trainer="trainer", resumed=False, first=True)
+    experiment = SimpleNamespace(trainer="trainer", made=None, first=True)
     monkeypatch.setattr(command, "check_config", lambda cfg: cfg)
     monkeypatch.setattr(train, "prepare", lambda *_: experiment)
     monkeypatch.setattr(train, "fit", lambda _: (None, {}))

@@ -45,8 +45,6 @@ SETTINGS: list[tuple[list[str], str]] = [
     (["data.batch_size=true"], "data.batch_size"),
     ([*TRIPLETS, "loss.temperature='0.1'"], "loss.temperature"),
     # What has no effect in a combination
-    (["data.views=3"], "views"),
-    (["data.repetition=0.3"], "repetition"),
     (["path=mine.csv"], "path=mine.csv"),
     (["optim.freeze=encoder"], "optim.freeze=encoder"),
     (["optim.freeze=encoder", "loss=angle"], "optim.freeze=encoder"),

@@ -36,6 +36,15 @@ def test_mistakes_end_with_one_message(
     assert message in str(caught.value.code)
 
 
+def test_status_has_a_line_for_each_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["data", "status", "--root", str(tmp_path)])
+    (_, *lines) = capsys.readouterr().out.splitlines()
+    parts = ["sts", "triplets", "pairs", "wiki", "transfer", "probing"]
+    assert [line.split()[:3] for line in lines] == [[name, "missing", "0"] for name in parts]
+    for name, line in zip(parts, lines, strict=True):
+        assert line.endswith(f" (`sts-lightning data get {name} --root {tmp_path}` fetches it.)")
+
+
 WORDS = ("a dog, ran", "two cats sat", 'it "rains"', "no\nway", "chess")
 
 

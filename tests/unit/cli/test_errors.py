@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import signal
 import sys
 
@@ -81,19 +80,3 @@ def test_what_the_output_cannot_encode_is_written_as_utf8(monkeypatch: pytest.Mo
     with reporting(traces=False):
         sys.stdout.write("数据,é\n")
     assert written.getvalue() == "数据,é\n".encode()
-
-
-def test_an_output_in_utf16_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = io.BytesIO()
-    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="utf-16-le", newline="\n"))
-    with reporting(traces=False):
-        sys.stdout.write("数\n")
-    assert written.getvalue() == "数\n".encode("utf-16-le")
-
-
-def test_handlers_of_the_process_are_what_they_were() -> None:
-    before = logging.Handler.handleError
-    with pytest.raises(SystemExit), reporting(traces=False):
-        assert logging.Handler.handleError is not before
-        raise ConfigError("wrong")
-    assert logging.Handler.handleError is before

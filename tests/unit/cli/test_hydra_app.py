@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 from sts_lightning.cli.hydra_app import as_settings, run
 from sts_lightning.cli.main import main
 from sts_lightning.config.check import path_override
-from sts_lightning.core.conf_folders import ENTRIES, Entry
+from sts_lightning.config.folders import ENTRIES, Entry
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from tests.conftest import CONF
 

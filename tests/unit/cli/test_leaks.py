@@ -27,7 +27,13 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     listing, clean = tmp_path / "leaks.csv", tmp_path / "clean.csv"
     command = ["leaks", str(train), "--against", str(test), "--columns", "a", "b"]
     main([*command, "--list", str(listing), "--write", str(clean)])
-    assert "Training pairs, of 4, that also occur in a test set" in capsys.readouterr().out
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in printed[1:]] == [
+        ["exact", "swapped", "normalized", "near", "any"],
+        ["test.tsv", "1", "1", "0", "0", "2"],
+        ["distinct", "pairs", "1", "1", "0", "0", "2"],
+    ]
+    assert printed[0] == "Training pairs, of 4, that also occur in a test set"
     with listing.open(newline="") as file:
         found = list(csv.DictReader(file))
     assert [(row["row"], row["line"], row["kind"]) for row in found] == [
@@ -39,7 +45,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert left == [["a", "note", "b"], ["New", "spans\nlines", "pair"], ["Last", "", "one"]]
     again = [*command[:1], str(clean), *command[2:], "--near", "0"]
     main(again)
-    with pytest.raises(SystemExit, match="a name other than that of the training file"):
+    with pytest.raises(SystemExit, match="would overwrite another file"):
         main([*command, "--write", str(train)])
     with pytest.raises(SystemExit, match=r"--write must name a \.csv file"):
         main([*command, "--write", str(tmp_path / "clean.tsv")])

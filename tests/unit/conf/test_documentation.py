@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from sts_lightning.cli.main import PROGRAM
-from sts_lightning.core.conf_folders import ENTRIES
+from sts_lightning.config.folders import ENTRIES
 
 ROOT = Path(__file__).parents[3]
 

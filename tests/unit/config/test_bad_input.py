@@ -16,8 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config
-from sts_lightning.config.machine import decide
 from sts_lightning.core.errors import UserError
+from sts_lightning.core.hardware import decide
 from sts_lightning.training.assembly import assemble
 from sts_lightning.workflows.checks import check_machine, check_parts
 from tests.conftest import CONF, SHORT_RUN
@@ -75,7 +75,6 @@ VALUES: dict[str, dict[str, str]] = {
         "data.dev_size": "1",
         "data.seed": "-1",
         "data.num_workers": "-1 5000",
-        "data.views": "-1 0 4 3",
         "optim.lr": "null fast nan inf 0",
         "optim.head_lr": "0",
         "optim.layer_decay": "0 1.5",

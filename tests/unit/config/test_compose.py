@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config
 from sts_lightning.config.compose import check_choices, compose_train, composing, explain
-from sts_lightning.core.conf_folders import VARIABLE, Entry, command_line
+from sts_lightning.config.folders import VARIABLE, Entry, command_line
 from sts_lightning.core.errors import ConfigError
 
 

@@ -56,7 +56,7 @@ def test_settings_that_this_version_lacks_are_one_warning(
     later = [f"{group}.later".removeprefix(".") for group in GROUPS]
     for key in later:
         OmegaConf.update(cfg, key, 1, force_add=True)
-    run.save_config(cfg)
+    OmegaConf.save(cfg, run.config_file)
     assert run.load_config() == expected
     (record,) = caplog.records
     assert set(record.getMessage().partition("lacks it: ")[2].split(", ")) == set(later)

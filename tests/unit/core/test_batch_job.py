@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.core.signals import PARENT, batch_job, new_folder, requeue, requeued, timed_folder
+from sts_lightning.core.processes import batch_job, requeue, requeued
+from sts_lightning.core.signals import PARENT
+from sts_lightning.runs.folder import folder_of_command, timed_folder
 
 NAMES = ("SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT")
 
@@ -44,7 +46,7 @@ def test_the_number_of_a_batch_job(
 
 def test_a_requeued_command_finds_its_folder_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def folder(seed: int = 1) -> Path:
-        return Path(new_folder(str(tmp_path), lambda path: (path / "done").is_file(), [f"seed={seed}"]))
+        return Path(folder_of_command(str(tmp_path), [f"seed={seed}"]))
 
     assert len(folder().name) == len("2026-01-31_12-00-00")
     (made,) = tmp_path.iterdir()
@@ -55,7 +57,7 @@ def test_a_requeued_command_finds_its_folder_again(tmp_path: Path, monkeypatch: 
     assert folder(seed=2) != first
     first.mkdir()
     assert folder() == first  # it has not finished
-    (first / "done").touch()
+    (first / "metrics.json").touch()
     monkeypatch.setenv("SLURM_RESTART_COUNT", "3")
     assert folder() == first  # it finished before the job was requeued
     monkeypatch.setenv("SLURM_RESTART_COUNT", "0")
@@ -64,7 +66,7 @@ def test_a_requeued_command_finds_its_folder_again(tmp_path: Path, monkeypatch: 
     second.mkdir()
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     assert folder() == second  # left unfinished
-    (second / "done").touch()
+    (second / "metrics.json").touch()
     assert folder() == second
     monkeypatch.delenv("SLURM_RESTART_COUNT")
     assert folder().name == f"{first.name}-3"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from markdown_it import MarkdownIt
 
-from sts_lightning.core.text import code, counted
+from sts_lightning.core.errors import counted
+from sts_lightning.export.card import code
 
 PARSER = MarkdownIt("commonmark").enable("table")
 

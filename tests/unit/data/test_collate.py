@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from sts_lightning.core.distributed import Shard
+from sts_lightning.core.processes import Shard
 from sts_lightning.data.collate import View, ViewCollator
 
 EXAMPLES = [

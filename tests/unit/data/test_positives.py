@@ -11,7 +11,7 @@ import pytest
 import torch
 from datasets import Dataset
 
-from sts_lightning.core.distributed import Shard
+from sts_lightning.core.processes import Shard
 from sts_lightning.data.collate import View, ViewCollator
 from sts_lightning.data.data_set import DataSet, Splits, column_views
 from sts_lightning.data.loader import EpochBatches, PartRows

@@ -28,7 +28,7 @@ from sts_lightning.losses.infocse import InfoCSELoss
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.vector_distillation import VectorDistillationLoss
-from sts_lightning.workflows.checks import check_masks
+from sts_lightning.workflows.checks import check_examples
 from tests.support.data_modules import data_module, training
 
 LISTS = [
@@ -264,12 +264,12 @@ def test_losses_that_count_empty_places_are_rejected(
 ) -> None:
     data = module(triplets_file, put(tmp_path, "a.jsonl", LISTS), dev)
     if accepted:
-        check_masks(loss, data)
+        check_examples(loss, data)
     else:
         with pytest.raises(ConfigError, match=r"would count 1 empty place of rows") as caught:
-            check_masks(loss, data)
+            check_examples(loss, data)
         assert "data.negatives=0" in str(caught.value.hint)
-    check_masks(loss, module(triplets_file, put(tmp_path, "b.jsonl", LISTS[2:]), dev))
+    check_examples(loss, module(triplets_file, put(tmp_path, "b.jsonl", LISTS[2:]), dev))
 
 
 CLASSES = [
@@ -384,6 +384,6 @@ def test_the_texts_of_a_class_go_to_different_batches(tmp_path: Path, dev: str) 
 
 def test_a_loss_without_masks_is_rejected(tmp_path: Path, dev: str) -> None:
     data = module(labels_file, labelled(tmp_path), dev)
-    check_masks(InfoNCELoss(), data)
+    check_examples(InfoNCELoss(), data)
     with pytest.raises(ConfigError, match="texts of a class as negatives"):
-        check_masks(InfoNCELoss(mask_repeats=False), data)
+        check_examples(InfoNCELoss(mask_repeats=False), data)

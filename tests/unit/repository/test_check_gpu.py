@@ -11,7 +11,6 @@ from transformers import MistralConfig
 
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.planning import plan
-from sts_lightning.testing.tiny_decoders import write_mistral
 
 REPORT = """<testsuites><testsuite>
 <testcase name="good"/><testcase name="bad[a|b]"><failure/></testcase>
@@ -63,7 +62,7 @@ def test_the_model_is_read_like_any_other(tmp_path: Path) -> None:
         num_key_value_heads=1,
     )
     state = torch.get_rng_state()
-    write_mistral(tmp_path, config)
+    check_gpu.write_mistral(tmp_path, config)
     assert torch.equal(torch.get_rng_state(), state)
     encoder = SentenceEncoder.from_pretrained(str(tmp_path), dtype="bfloat16", pooling="last_token")
     assert encoder.plain_backbone.config.vocab_size == 32000

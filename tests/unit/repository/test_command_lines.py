@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.core import conf_folders
-from sts_lightning.core.conf_folders import ENTRIES, Entry, command_line, script_of, typed_here
+from sts_lightning.config import folders as conf_folders
+from sts_lightning.config.folders import ENTRIES, Entry, command_line, script_of, typed_here
 from tests.conftest import CONF, ROOT
 
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from sts_lightning.core.counts import TrainingCount
+from sts_lightning.data.counts import TrainingCount
 from sts_lightning.reproduce.table import Row, Table, TableSpec
 from sts_lightning.runs.folder import RunFolder
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from sts_lightning.core.counts import TrainingCount
+from sts_lightning.data.counts import TrainingCount
 from sts_lightning.evaluation.leaks import LeakedRows, SetLeaks, hash_scores
 from sts_lightning.reproduce.results import collect, latex, markdown, write_report
 from sts_lightning.reproduce.table import Table

@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from sts_lightning.config.compose import compose_job
-from sts_lightning.core.conf_folders import files_of
+from sts_lightning.config.folders import files_of
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.reproduce.table import Cell, Row, Run, Table, TableSpec, load_spec, open_table
 

@@ -9,7 +9,8 @@ import pytest
 
 from sts_lightning.core import files
 from sts_lightning.core.errors import UntrustedError
-from sts_lightning.runs.lock import LOCK, is_first_process, locked
+from sts_lightning.core.processes import is_first_process
+from sts_lightning.runs.lock import LOCK, locked
 
 
 def test_a_lock_file_left_behind_means_nothing(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from sts_lightning.core.distributed import Shard
+from sts_lightning.core.processes import Shard
 from sts_lightning.training.gather import gather_examples
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.errors import CheckpointError
+from sts_lightning.data.counts import TrainingCount
 from sts_lightning.export.card import card_facts, model_card
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.runs.folder import RunFolder

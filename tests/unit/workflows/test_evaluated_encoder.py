@@ -8,8 +8,8 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from sts_lightning.config.machine import decide
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.hardware import decide
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.sweep.gpu_pool import demand_of

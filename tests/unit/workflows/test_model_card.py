@@ -13,7 +13,7 @@ from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 
 from sts_lightning.core.choices import ExportFormat
-from sts_lightning.core.counts import TrainingCount
+from sts_lightning.data.counts import TrainingCount
 from sts_lightning.export.card import card_facts, model_card
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.runs.metrics import RunMetrics

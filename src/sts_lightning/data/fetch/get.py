@@ -16,9 +16,8 @@ from urllib.request import urlopen
 import yaml
 from huggingface_hub import errors, get_hf_file_metadata, hf_hub_download, hf_hub_url
 
-from sts_lightning.core.errors import ConfigError, DataError, FetchError
+from sts_lightning.core.errors import ConfigError, DataError, FetchError, counted
 from sts_lightning.core.files import locked_file
-from sts_lightning.core.text import counted
 from sts_lightning.data.fetch.convert import convert
 from sts_lightning.data.fetch.manifest import ManifestEntry, read_manifest, stock_of, write_entry
 from sts_lightning.data.fetch.parts import Part, data_path

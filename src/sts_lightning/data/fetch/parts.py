@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sts_lightning.core.counts import NLI_PAIRS, SENTENCES, TRIPLETS
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.data.counts import NLI_PAIRS, SENTENCES, TRIPLETS
 from sts_lightning.data.readers.classification import (
     PROBING_TASKS,
     TRANSFER_TASKS,

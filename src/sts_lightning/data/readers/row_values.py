@@ -14,8 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from sts_lightning.core.errors import DataError, line_or_row
-from sts_lightning.core.text import counted
+from sts_lightning.core.errors import DataError, counted, line_or_row
 
 INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Zs"}
 """Unicode's categories of control and format characters, such as a zero-width space, and of separators."""

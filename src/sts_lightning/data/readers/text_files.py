@@ -19,9 +19,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sts_lightning.core.errors import DataError, line_or_row
+from sts_lightning.core.errors import DataError, counted, line_or_row
 from sts_lightning.core.files import parse_json
-from sts_lightning.core.text import counted
 from sts_lightning.data.readers.row_values import BadRows, plain, text_of
 
 log = logging.getLogger(__name__)

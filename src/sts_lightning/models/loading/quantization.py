@@ -12,7 +12,7 @@ from transformers import BitsAndBytesConfig, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from sts_lightning.core.choices import Quantization
-from sts_lightning.core.text import check_choice
+from sts_lightning.core.errors import check_choice
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,7 @@ from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from sts_lightning.core.choices import Role, TextEdit
-from sts_lightning.core.errors import ConfigError
-from sts_lightning.core.text import check_choice
+from sts_lightning.core.errors import ConfigError, check_choice
 from sts_lightning.models.compute.inference import to_device
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.text.template import SLOT, edit, fill_mask, truncate_rows, truncate_texts

@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from sts_lightning.core.text import check_range
+from sts_lightning.core.errors import check_range
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import random_weights
 from sts_lightning.models.text.tokenizer import TokenizedBatch

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sts_lightning.core.choices import Precision
-from sts_lightning.core.text import check_choice, check_range
+from sts_lightning.core.errors import check_choice, check_range
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.vector_cache import CachedVectors, fingerprint
 from sts_lightning.losses.base import cosine_matrix

@@ -26,12 +26,12 @@ class HistoryLogger(Logger):
     up to the step from which the run resumes. `RunRecorder` decides when a row must be on disk.
 
     Args:
-        save_dir: The run folder.
+        run_folder: The run folder.
     """
 
-    def __init__(self, save_dir: str) -> None:
+    def __init__(self, run_folder: str) -> None:
         super().__init__()
-        self.path = RunFolder(save_dir).history_file
+        self.path = RunFolder(run_folder).history_file
         self.rows: dict[int, dict[str, Any]] = {}
         self._provisional: dict[int, dict[str, float]] = {}
         self._changed: set[int] = set()

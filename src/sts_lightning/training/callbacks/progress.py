@@ -12,7 +12,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, distributed
 
-from sts_lightning.core.distributed import Shard
+from sts_lightning.core.processes import Shard
 from sts_lightning.data.collate import Batch
 from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of, title_of
 from sts_lightning.models.text.tokenizer import TokenizedBatch

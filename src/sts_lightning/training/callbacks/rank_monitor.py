@@ -21,8 +21,8 @@ from sts_lightning.analysis.alignment import (
 from sts_lightning.analysis.phases import PeakDetector
 from sts_lightning.analysis.rank import effective_rank, energy_rank, singular_values
 from sts_lightning.core.choices import Views
-from sts_lightning.core.errors import ConfigError
-from sts_lightning.core.text import check_choice
+from sts_lightning.core.errors import ConfigError, check_choice
+from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.tables import SCORE_RANGE
 from sts_lightning.evaluation.dev_scores import dev_tasks
 from sts_lightning.evaluation.encoding import encode_distinct
@@ -90,6 +90,15 @@ class RankMonitor(Callback):
         self.views: Views = views
         self.detector = PeakDetector(patience, margin)
         energy_rank(np.ones(1), fraction, power)  # checks both arguments
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Reject dev data without scored pairs."""
+        if isinstance(trainer.datamodule.dev, Ranking):  # type: ignore[attr-defined]  # set by Lightning
+            raise ConfigError(
+                "callbacks.rank_monitor needs scored dev pairs, and queries select the weights of this run.",
+                key="callbacks.rank_monitor",
+                hint="Type data.dev_fraction=0 for STS-B dev, or data.dev_path=FILE with scored pairs.",
+            )
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Measure the untrained model."""

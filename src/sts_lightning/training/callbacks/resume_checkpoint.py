@@ -31,8 +31,8 @@ from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from lightning.pytorch.trainer.states import TrainerFn
 
 from sts_lightning.core.errors import InterruptedRunError
+from sts_lightning.core.processes import is_first_process
 from sts_lightning.core.signals import KILL, StopRequest, listen_again, signal_name
-from sts_lightning.runs.lock import is_first_process
 from sts_lightning.training.callbacks.history import HistoryLogger
 
 log = logging.getLogger(__name__)

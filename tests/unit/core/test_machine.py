@@ -9,9 +9,9 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from sts_lightning.config import machine
-from sts_lightning.config.machine import decide, decided, fix_workspace, weights_device, without_repetition
+from sts_lightning.core import hardware as machine
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.hardware import decide, decided, fix_workspace, weights_device, without_repetition
 
 Config = Callable[..., DictConfig]
 AUTO = "precision=auto"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.core.counts import TrainingCount
 from sts_lightning.core.files import as_type
+from sts_lightning.data.counts import TrainingCount
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.hub_pairs import triplets_hub
 from sts_lightning.data.nli import nli_pairs, nli_triplets

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sts_lightning.core.distributed import WHOLE_BATCH, Shard
+from sts_lightning.core.processes import WHOLE_BATCH, Shard
 
 
 @pytest.mark.parametrize("count", range(8))

@@ -10,10 +10,10 @@ import pytest
 from hydra import compose
 
 from sts_lightning.config.compose import composing
-from sts_lightning.core.conf_folders import folders
+from sts_lightning.config.folders import folders
 from tests.conftest import CONF
-from tests.unit.core.test_conf_folders import add
-from tests.unit.core.test_conf_folders import empty as empty
+from tests.unit.config.test_folders import add
+from tests.unit.config.test_folders import empty as empty
 
 
 def test_a_folder_of_another_project_changes_no_model(empty: Path, caplog: pytest.LogCaptureFixture) -> None:

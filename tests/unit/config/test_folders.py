@@ -11,14 +11,7 @@ from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 
 from sts_lightning.config.compose import composing
-from sts_lightning.core.conf_folders import (
-    PACKAGED,
-    VARIABLE,
-    files_of,
-    folders,
-    set_user_folder,
-    user_folder,
-)
+from sts_lightning.config.folders import PACKAGED, VARIABLE, files_of, folders, set_user_folder, user_folder
 from sts_lightning.core.errors import ConfigError
 from tests.conftest import CONF, ROOT
 
@@ -127,4 +120,4 @@ def test_no_other_module_locates_the_configuration() -> None:
         for path in (ROOT / "src").rglob("*.py")
         if any(text in path.read_text() for text in ('Path("conf', '/ "conf"', 'config_path="conf'))
     ]
-    assert named == ["src/sts_lightning/core/conf_folders.py"]
+    assert named == ["src/sts_lightning/config/folders.py"]
