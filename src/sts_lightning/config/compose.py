@@ -24,6 +24,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, OverrideType
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
+from pydantic import ValidationError
 from yaml import YAMLError
 
 from sts_lightning.config.check import (
@@ -116,8 +117,11 @@ def explain(error: Exception, entry: Entry, overrides: Sequence[str]) -> ConfigE
         overrides: Overrides as on its command line.
     """
     text, cause = str(error), error.__cause__
-    if isinstance(cause, ConfigError):  # raised by a launcher as Hydra built it
-        return cause
+    if isinstance(cause, ValidationError):  # of a launcher
+        wrong = cause.errors()[0]
+        key = f"hydra.launcher.{wrong['loc'][0]}"
+        words = wrong["msg"].removeprefix("Input should ")
+        return ConfigError(f"{key} must {words}, got {wrong['input']}.", key=key)
     if isinstance(error, OverrideParseException):
         return _unreadable(str(error.override), entry)
     first, key = "" if cause is None else str(cause).splitlines()[0], str(getattr(cause, "full_key", ""))

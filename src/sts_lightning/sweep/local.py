@@ -1,26 +1,122 @@
-"""Sweeps on one machine."""
+"""Jobs as processes: those of a sweep on this machine, and the one that a machine of a cluster is given."""
 
 from __future__ import annotations
 
-import logging
+import math
+import os
 import signal
-import threading
+import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from sts_lightning.core.errors import counted
-from sts_lightning.core.signals import KILL
+from sts_lightning.config.check import path_override
+from sts_lightning.config.folders import VARIABLE as CONF_VARIABLE
+from sts_lightning.core.errors import RunningElsewhereError
+from sts_lightning.core.hardware import NUMBERS
+from sts_lightning.core.signals import KILL, PARENT, STOPPING
 from sts_lightning.sweep.gpu_pool import Pool
-from sts_lightning.sweep.job import ENDED, PATIENCE, Job, Resources, run_job, signal_job
-from sts_lightning.sweep.overview import conclude, interrupted, overview, report_job
+from sts_lightning.sweep.job import Job, State
+from sts_lightning.sweep.watch import PATIENCE, watch
 
-log = logging.getLogger(__name__)
+RANKS = (*NUMBERS, "SLURM_PROCID", "JSM_NAMESPACE_RANK")
+"""Variables of a sweep that is one task of several: each job is alone."""
+
+
+class Process:
+    """A job as a process of its own, whose output is a file of the run: a `watch.Handle`.
+
+    Args:
+        job: The job.
+        environment: Environment variables besides those of this process.
+        minutes: Time limit, after which the job saves its state and ends; None: no limit.
+
+    Raises:
+        OSError: The run folder cannot be written.
+    """
+
+    def __init__(self, job: Job, environment: Mapping[str, str], minutes: float | None = None) -> None:
+        self.job, self.minutes = job, minutes
+        self._begin = time.monotonic()
+        self._deadline = self._begin + 60 * (minutes or math.inf)
+        self._told = self._timed_out = False
+        job.folder.mkdir(parents=True, exist_ok=True)
+        variables = {name: value for name, value in os.environ.items() if name not in RANKS}
+        variables |= {PARENT: str(os.getpid()), CONF_VARIABLE: job.conf, **environment}
+        with job.run_folder.output_file.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, job.script, *job.overrides, path_override("hydra.run.dir", job.folder)],
+                env=variables,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def state(self) -> State:
+        """Return ``running`` or ``done``; end a job whose time is over, or that does not end when told."""
+        if self.process.poll() is not None:
+            return "done"
+        if time.monotonic() > self._deadline:
+            self._timed_out = self._timed_out or not self._told
+            self.cancel()
+        return "running"
+
+    def cancel(self) -> None:
+        """Tell the job to save its state and end; the second time, kill it.
+
+        SIGTERM is sent, since jobs of a sweep in the background of a shell ignore SIGINT.
+        """
+        number = KILL if self._told else signal.SIGTERM
+        self._told, self._deadline = True, time.monotonic() + PATIENCE
+        if hasattr(os, "killpg"):
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
+
+    def wait(self) -> Job:
+        """Wait until the job has ended, and return it with its outcome."""
+        while self.state() != "done":
+            time.sleep(0.1)
+        return self.result()
+
+    def stop(self) -> Job:
+        """Let the job save its state and end, as at a time limit, and return it with its outcome."""
+        if self.state() != "done":
+            self.cancel()
+        return self.wait()
+
+    def result(self) -> Job:
+        """Return the job with its outcome."""
+        job = self.job
+        job.seconds = time.monotonic() - self._begin
+        job.state, job.problem = outcome(self.process.wait(), job.read_result())
+        if self._timed_out and job.state != "done":
+            job.state, job.problem = "timed out", f"it took longer than {self.minutes:g} minutes"
+        elif job.state == "failed" and job.problem is None:
+            text = job.run_folder.output_file.read_text("utf-8", errors="replace")
+            job.problem = ["it printed nothing", *text.strip().splitlines()][-1]
+        return job
+
+
+def outcome(code: int, scored: bool) -> tuple[State, str | None]:
+    """Return the state that an exit status stands for, and the problem unless the job's output names it."""
+    if code == RunningElsewhereError.exit_status:
+        return "runs elsewhere", None
+    if code == 0:
+        return ("done", None) if scored else ("failed", "it ended without a result")
+    number = code - 128 if code > 128 else -code  # caught, or not
+    if number in (signal.SIGINT, *STOPPING):
+        return "stopped", f"it was stopped by {signal.Signals(number).name}"
+    if code < 0:
+        perhaps = " (perhaps memory ran out)" if number == KILL else ""
+        return "failed", f"it was killed by {signal.Signals(number).name}{perhaps}"
+    return "failed", None
 
 
 def run_jobs(jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = None) -> None:
-    """Run all jobs that have not finished; a failed job does not stop the others.
-
-    Ctrl-C and SIGTERM stop all of them after their current step, so that the sweep can be resumed.
+    """Run the jobs of a sweep on this machine; a failed job does not stop the others.
 
     Args:
         jobs: Jobs of the sweep.
@@ -28,113 +124,38 @@ def run_jobs(jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = No
         timeout_minutes: Time limit of each job, after which it saves its state and ends; None: no limit.
 
     Raises:
-        FailedJobsError: Some jobs failed; the message names them.
-        RunningElsewhereError: No job failed, but some run elsewhere.
-        InterruptedRunError: The user stopped the sweep.
+        UserError: See `watch`.
     """
-    waiting = _Waiting(jobs, pool)
-    stop = threading.Event()
-    workers = [_Worker(waiting, timeout_minutes, stop) for _ in range(pool.set_width(jobs))]
-    try:
-        with overview(jobs, len(workers)):
-            for worker in workers:
-                worker.start()
-            for worker in workers:
-                while not worker.ended.wait(0.2):
-                    pass
-    except KeyboardInterrupt as error:
-        stop.set()
-        _stop(jobs, workers)
-        raise interrupted(jobs, error) from None
-    conclude(jobs, len(workers))
+    width = pool.set_width(jobs)
+
+    def start(job: Job) -> Process | None:
+        environment = pool.take(job)
+        return None if environment is None else Process(job, environment, timeout_minutes)
+
+    watch(jobs, start, width, poll=0.2)
 
 
-class _Waiting:
-    """Queue of the jobs that have not started.
-
-    The first one starts next of which the runs that it starts from have ended, and that fits into the pool.
-    """
-
-    def __init__(self, jobs: Sequence[Job], pool: Pool) -> None:
-        self.jobs = list(jobs)
-        self.by_folder = {job.folder: job for job in jobs}
-        self.pool = pool
-        self.changed = threading.Condition()
-
-    def start_next(self, stop: threading.Event) -> tuple[Job, Resources] | None:
-        """Wait until a job fits into the pool; return None once no job is left."""
-        with self.changed:
-            while self.jobs and not stop.is_set():
-                for job in filter(self._is_ready, self.jobs):
-                    if (resources := self.pool.take(job)) is not None:
-                        self.jobs.remove(job)
-                        return job, resources
-                self.changed.wait(0.2)
-        return None
-
-    def _is_ready(self, job: Job) -> bool:
-        return all(self.by_folder[need].state in ENDED for need in job.needs if need in self.by_folder)
-
-    def finish(self, resources: Resources) -> None:
-        """Return the resources of a job to the pool."""
-        with self.changed:
-            self.pool.give(resources)
-            self.changed.notify_all()
-
-
-class _Worker(threading.Thread):
-    """Runs one job after another.
+@dataclass
+class RemoteJob:
+    """A job as a picklable function, which runs it in the working directory of the sweep.
 
     Attributes:
-        ended: Set once no job is left. `join` and `is_alive` do not tell: a signal that interrupts them makes
-            Python take a running thread for an ended one.
+        job: The job.
+        environment: See `Process`.
+        minutes: Its time limit, if the cluster has none itself.
+        folder: The working directory.
     """
 
-    def __init__(self, waiting: _Waiting, timeout: float | None, stop: threading.Event) -> None:
-        super().__init__(daemon=True)
-        self.waiting, self.timeout, self.stop = waiting, timeout, stop
-        self.ended = threading.Event()
+    job: Job
+    environment: Mapping[str, str] = field(default_factory=dict)
+    minutes: float | None = None
+    folder: Path = field(default_factory=Path.cwd)
 
-    @property
-    def works(self) -> bool:
-        """Whether the thread has been started and has not ended."""
-        return self.ident is not None and not self.ended.is_set()
-
-    def run(self) -> None:
+    def __call__(self) -> Job:
+        """Run the job and return it with its outcome; an interrupt lets it save its state and end."""
+        os.chdir(self.folder)
+        self.process = Process(self.job, self.environment, self.minutes)
         try:
-            while (started := self.waiting.start_next(self.stop)) is not None:
-                self._run(*started)
-        finally:
-            self.ended.set()
-
-    def _run(self, job: Job, resources: Resources) -> None:
-        try:
-            run_job(job, resources, self.timeout)
-        finally:
-            self.waiting.finish(resources)
-        report_job(job)
-
-
-def _stop(jobs: Sequence[Job], workers: Sequence[_Worker]) -> None:
-    """Ask running jobs to save their state and exit; kill those that do not.
-
-    SIGTERM is sent, since jobs of a sweep in the background of a shell ignore SIGINT. A job that a worker is
-    about to start gets its signal as soon as it has a process.
-    """
-    signalled: set[int] = set()
-    deadline = time.monotonic() + PATIENCE
-    try:
-        count = sum(job.state == "running" for job in jobs)
-        log.warning(
-            "stopping %s after the current step; Ctrl-C again kills at once.", counted(count, "running job")
-        )
-        while any(worker.works for worker in workers) and time.monotonic() < deadline:
-            for job in jobs:
-                if job.process is not None and job.process.pid not in signalled:
-                    signalled.add(job.process.pid)
-                    signal_job(job, signal.SIGTERM)
-            time.sleep(0.1)
-    except KeyboardInterrupt:
-        pass
-    for job in jobs:
-        signal_job(job, KILL)
+            return self.process.wait()
+        except KeyboardInterrupt:
+            return self.process.stop()

@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import logging
-import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from sts_lightning.core.errors import FailedJobsError, InterruptedRunError, RunningElsewhereError, counted
-from sts_lightning.core.signals import signal_name, stopping_signal
+from sts_lightning.core.errors import FailedJobsError, RunningElsewhereError, counted
 from sts_lightning.runs.lock import holder
 from sts_lightning.sweep.job import Job
 
 log = logging.getLogger(__name__)
 
-UNFINISHED = ("failed", "timed out", "stopped")
-"""States of a job that ran without a result."""
-
-SKIPPED = "not run"
-"""State of a job that starts from a run that has not finished."""
-
 
 def report_job(job: Job) -> None:
     """Log the outcome of a job."""
     message = f"{job.state}: {job.title()}"
-    if job.state == SKIPPED:
-        log.error("%s, since %s", message, job.problem)
-    elif job.state in UNFINISHED:
-        log.error("%s\n  %s; see %s", message, job.problem, job.run_folder.output_file)
-    else:
+    if job.problem is None:
         log.info("%s%s", message, "" if job.score is None else f" ({job.score:.2f})")
+    else:
+        output = job.run_folder.output_file
+        log.error("%s\n  %s%s", message, job.problem, f"; see {output}" if output.exists() else "")
 
 
 def conclude(jobs: Sequence[Job], workers: int) -> None:
@@ -45,33 +35,18 @@ def conclude(jobs: Sequence[Job], workers: int) -> None:
         RunningElsewhereError: No job failed, but some run elsewhere, so that their results are not known yet.
     """
     Console().print(overview_table(jobs, workers))
-    bad = [job for job in jobs if job.state in UNFINISHED]
-    if bad:
+    if bad := [job for job in jobs if job.state in ("failed", "timed out", "stopped")]:
         what = "failed" if any(job.state != "stopped" for job in bad) else "were stopped"
         logs = ", ".join(str(job.run_folder.output_file) for job in bad)
-        skipped = [job for job in jobs if job.state == SKIPPED]
-        were = f"; {len(skipped)} that start from them were not run" if skipped else ""
+        skipped = sum(job.state == "not run" for job in jobs)
+        were = f"; {skipped} that start from them were not run" if skipped else ""
         raise FailedJobsError(f"{len(bad)} of {len(jobs)} jobs {what}{were}; see {logs}.")
-    elsewhere = [job for job in jobs if job.state == "runs elsewhere"]
-    if elsewhere:
-        holders = ", ".join(
-            f"{job.folder} ({holder(job.folder) or 'by an unknown process'})" for job in elsewhere
-        )
+    if elsewhere := [job for job in jobs if job.state == "runs elsewhere"]:
+        holders = ", ".join(f"{job.folder} ({holder(job.folder)})" for job in elsewhere)
         raise RunningElsewhereError(
             f"{len(elsewhere)} of {len(jobs)} jobs run elsewhere: {holders}.",
             hint="The same command collects them later, or resumes them.",
         )
-
-
-def interrupted(jobs: Sequence[Job], error: KeyboardInterrupt) -> InterruptedRunError:
-    """Return the error that reports a sweep stopped by a signal."""
-    left = sum(job.state not in ("done", "was done") for job in jobs)
-    number = stopping_signal(error) or signal.SIGINT
-    return InterruptedRunError(
-        f"stopped by {signal_name(number)}; {left} of {len(jobs)} jobs are left. "
-        "The same command resumes them.",
-        number,
-    )
 
 
 def common(jobs: Sequence[Job]) -> set[str]:
@@ -80,17 +55,10 @@ def common(jobs: Sequence[Job]) -> set[str]:
     return set.intersection(*asked) if len(asked) > 1 else set()
 
 
-@contextmanager
-def overview(jobs: Sequence[Job], workers: int) -> Iterator[None]:
-    """Show a live table of the jobs in a terminal; log one line elsewhere."""
-    console = Console()
-    if not console.is_terminal:
-        log.info("%s, %d at a time", counted(len(jobs), "job"), workers)
-        yield
-        return
-    live = Live(get_renderable=lambda: overview_table(jobs, workers), console=console, transient=True)
-    with live:
-        yield
+def overview(jobs: Sequence[Job], workers: int) -> Live:
+    """Return a live table of the jobs, which is empty where the output is no terminal."""
+    log.info("%s, %d at a time", counted(len(jobs), "job"), workers)
+    return Live(get_renderable=lambda: overview_table(jobs, workers), transient=True)
 
 
 def overview_table(jobs: Sequence[Job], workers: int) -> Table:
@@ -107,12 +75,10 @@ def overview_table(jobs: Sequence[Job], workers: int) -> Table:
         parts.append(f"best {max(scores):.2f}")
     table = Table(title=", ".join(parts), title_justify="left")
     for heading in ("job", "state", "score", "minutes", "folder"):
-        table.add_column(
-            heading, justify="right" if heading in ("score", "minutes") else "left", overflow="fold"
-        )
+        table.add_column(heading, overflow="fold")
     shared = common(jobs)
     for job in jobs:
-        score = "" if job.score is None else f"{job.score:.2f}"
-        minutes = f"{job.seconds / 60:.1f}" if job.seconds else ""
+        score = "" if job.score is None else f"{job.score:6.2f}"
+        minutes = f"{job.seconds / 60:7.1f}" if job.seconds else ""
         table.add_row(escape(job.title(shared)), job.state, score, minutes, str(job.folder))
     return table

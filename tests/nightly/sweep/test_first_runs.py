@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +15,6 @@ from sts_lightning.config.folders import VARIABLE
 from sts_lightning.core.errors import ConfigError, FailedJobsError
 from sts_lightning.planning import plan
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.sweep import cluster
-from sts_lightning.sweep.cluster import Handle, submit_to_slurm, watch
 from sts_lightning.sweep.gpu_pool import Pool
 from sts_lightning.sweep.grid import Grid
 from sts_lightning.sweep.job import Demand, Job
@@ -83,8 +80,7 @@ def test_the_papers_grid_has_three_first_runs_and_nine_second_ones(
     sizes = [line.partition("micro batch ")[2].partition(",")[0] for line in lines[7:12:2]]
     assert sizes == ["192", "200", "216"]
     assert lines[-1] == "12 jobs: 12 new. Nothing was started."
-    print_plan(planned[3:4], lambda run, cfg: None, jobs_per_gpu=4)
-    assert "(1 GPU, 4 jobs on each, starts from " in capsys.readouterr().out
+    assert "(1 GPU, starts from " in lines[6]
 
 
 @pytest.mark.parametrize("order", [("pcc_stage1", "pcc"), ("pcc", "pcc_stage1")])
@@ -142,79 +138,6 @@ def test_a_failed_first_run_fails_the_jobs_that_need_it(
     assert [job.state for job in planned] == ["failed", "not run", "not run", "done"]
     assert caplog.text.count("error: it went wrong; see") == 1
     assert not planned[1].folder.exists()
-
-
-class Recorder:
-    """An executor of submitit that notes each array: GPUs, dependency and folders of the jobs."""
-
-    cluster = "slurm"
-    arrays: list[tuple[int | None, str | None, list[str]]]
-
-    def __init__(self, **_: object) -> None:
-        self.parameters: dict[str, object] = {}
-
-    def update_parameters(self, **parameters: object) -> None:
-        self.parameters = parameters
-
-    @contextlib.contextmanager
-    def batch(self) -> Iterator[None]:
-        self.arrays.append(
-            (self.parameters.get("gpus_per_node"), self.parameters.get("slurm_dependency"), [])  # type: ignore[arg-type]
-        )
-        yield
-
-    def submit(self, remote: cluster.RemoteJob) -> object:
-        self.arrays[-1][2].append(remote.job.folder.name)
-        number = f"{len(self.arrays)}_{len(self.arrays[-1][2]) - 1}"
-        return type("Submitted", (), {"job_id": number})()
-
-
-def test_slurm_jobs_depend_on_those_that_they_start_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    submitit = pytest.importorskip("submitit")
-    monkeypatch.setattr(submitit, "AutoExecutor", Recorder)
-    firsts = [Job(0, (), tmp_path / name, Demand(2), first=True) for name in ("s", "t")]
-    rest = [Job(0, (), tmp_path / name, Demand(1)) for name in "abcd"]
-    for job, need in zip(rest, (firsts[0], firsts[0], firsts[1]), strict=False):
-        job.needs = (need.folder,)
-    Recorder.arrays = []
-    submit_to_slurm([*firsts, *rest], tmp_path)
-    assert Recorder.arrays == [
-        (1, None, ["d"]),
-        (2, None, ["s", "t"]),
-        (1, "afterany:2_0", ["a", "b"]),
-        (1, "afterany:2_1", ["c"]),
-    ]
-    Recorder.arrays = []  # a limit on the jobs at a time applies to an array
-    submit_to_slurm([*firsts, *rest], tmp_path, slurm_array_parallelism=2, slurm_dependency="afterok:7")
-    assert Recorder.arrays[2:] == [(1, "afterok:7,afterany:2_0:2_1", ["a", "b", "c"])]
-    assert Recorder.arrays[0][1] == "afterok:7"
-
-
-def test_a_job_of_a_failed_first_run_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "POLL", 0.0)
-    cancelled: list[Path] = []
-    planned = starting(tmp_path, "a")
-
-    class Submitted:
-        def __init__(self, job: Job) -> None:
-            self.job = job
-
-        def state(self) -> str:
-            return "done" if self.job.first else "queued"
-
-        def result(self) -> Job:
-            return Job(0, (), self.job.folder, state="failed", problem="no luck")
-
-        def cancel(self) -> None:
-            cancelled.append(self.job.folder)
-
-    handles: list[Handle] = [Submitted(job) for job in planned]  # type: ignore[misc]
-    with pytest.raises(FailedJobsError):
-        watch(planned, handles)
-    assert cancelled == [planned[1].folder]
-    assert planned[1].state == "not run"
 
 
 def test_edited_data_are_trained_in_another_folder(grid: Grid, tmp_path: Path) -> None:

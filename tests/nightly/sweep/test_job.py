@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -14,16 +12,9 @@ from hydra import compose, initialize_config_dir
 
 from sts_lightning.core.errors import RunningElsewhereError
 from sts_lightning.runs.lock import is_locked
-from sts_lightning.sweep import job as job_module
-from sts_lightning.sweep.job import (
-    Job,
-    Resources,
-    job_folder,
-    result,
-    run_job,
-    signal_job,
-)
-from sts_lightning.sweep.local import run_jobs
+from sts_lightning.sweep import local
+from sts_lightning.sweep.job import Job, job_folder
+from sts_lightning.sweep.local import Process, run_jobs
 from tests.conftest import CONF, ROOT, SHORT_RUN
 from tests.unit.sweep.conftest import alone, jobs, starts
 
@@ -31,19 +22,16 @@ from tests.unit.sweep.conftest import alone, jobs, starts
 def test_sigterm_in_the_first_evaluation_of_a_job(tmp_path: Path) -> None:
     overrides = (*SHORT_RUN, "data.dev_size=2000", "trainer.max_steps=2", "logger=csv", "name=x")
     job = Job(0, overrides, tmp_path / "job", script=str(ROOT / "train.py"))
-    worker = threading.Thread(target=run_job, args=(job, Resources({})))
-    worker.start()
+    process = Process(job, {})
     deadline = time.monotonic() + 120
     while not (job.folder / "config.yaml").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
-    signal_job(job, signal.SIGTERM)
-    worker.join()
+    process.stop()
     assert (job.state, job.score, job.problem) == ("stopped", None, "it was stopped by SIGTERM")
     output = (job.folder / "output.log").read_text()
     assert "stopped by SIGTERM before the first checkpoint. Start it again with the same command" in output
     assert "Traceback" not in output
-    run_job(job, Resources({}))
-    assert job.state == "done"
+    assert Process(job, {}).wait().state == "done"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs prctl")
@@ -52,9 +40,9 @@ def test_a_job_saves_and_stops_when_its_sweep_is_killed(tmp_path: Path) -> None:
     overrides = (*SHORT_RUN, "data.train_size=4000", "data.batch_size=4", "trainer.save_every=1", "name=x")
     folder = tmp_path / "job"
     code = (
-        "from pathlib import Path; from sts_lightning.sweep.job import *\n"
+        "from pathlib import Path; from sts_lightning.sweep.local import Job, Process\n"
         f"job = Job(0, {overrides!r}, Path({str(folder)!r}), script={str(ROOT / 'train.py')!r})\n"
-        "run_job(job, Resources({}))"
+        "Process(job, {}).wait()"
     )
     process = subprocess.Popen([sys.executable, "-c", code])
     deadline = time.monotonic() + 240
@@ -66,15 +54,15 @@ def test_a_job_saves_and_stops_when_its_sweep_is_killed(tmp_path: Path) -> None:
         time.sleep(0.05)
     assert not is_locked(folder)
     assert "stopped by SIGTERM after step " in (folder / "output.log").read_text()
-    assert result(folder) is None
+    assert not Job(0, (), folder).read_result()
 
 
 def test_a_job_that_outlives_a_killed_sweep_is_not_run_twice(tmp_path: Path, script: Path) -> None:
     """As train.py does where the system has no signal for it."""
     code = (
-        "import sys; from pathlib import Path; from sts_lightning.sweep.job import *\n"
+        "import sys; from pathlib import Path; from sts_lightning.sweep.local import Job, Process\n"
         f"sys.argv = [{str(script)!r}]\n"
-        f"run_job(Job(0, ('what=slow',), Path({str(tmp_path / 'slow0')!r})), Resources({{}}))"
+        f"Process(Job(0, ('what=slow',), Path({str(tmp_path / 'slow0')!r})), {{}}).wait()"
     )
     process = subprocess.Popen([sys.executable, "-c", code])
     deadline = time.monotonic() + 60
@@ -103,7 +91,7 @@ def test_jobs_of_a_sweep_in_a_task_of_several_are_alone(
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     script.write_text("import os; print(*sorted(os.environ))")
     (job,) = jobs(tmp_path, "one")
-    run_job(job, Resources({}))
+    Process(job, {}).wait()
     names = (job.folder / "output.log").read_text().split()
     assert [name for name in names if name.startswith("SLURM_")] == ["SLURM_JOB_ID"]
     assert "PYTORCH_CUDA_ALLOC_CONF" in names
@@ -124,8 +112,7 @@ def run_script(folder: Path, text: str, minutes: float | None = None) -> Job:
     script = folder / "script.py"
     script.write_text(text)
     job = Job(0, ("seed=1", "traceback=true"), folder / "job", script=str(script))
-    run_job(job, Resources({}), minutes)
-    return job
+    return Process(job, {}, minutes).wait()
 
 
 TOLD = "import pathlib, sys; pathlib.Path('{told}').write_text(' '.join(sys.argv[1:]))"
@@ -145,7 +132,7 @@ def test_a_cut_job_has_the_command_of_a_new_one(tmp_path: Path) -> None:
 def test_a_job_whose_time_is_over_may_save(
     obeys: bool, left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_module, "PATIENCE", 10.0 if obeys else 0.3)
+    monkeypatch.setattr(local, "PATIENCE", 10.0 if obeys else 0.3)
     state = tmp_path / "state"
     saves = f"lambda *_: (state.write_text('saved'), sys.exit(143)) if {obeys} else None"
     text = f"""
@@ -159,5 +146,3 @@ while True:
     job = run_script(tmp_path, text, minutes=2 / 60)
     assert (job.state, state.read_text()) == ("timed out", left)
     assert job.problem == "it took longer than 0.0333333 minutes"
-    assert job.process is not None
-    assert job.process.poll() is not None

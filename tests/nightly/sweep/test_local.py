@@ -6,21 +6,17 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from sts_lightning.core.errors import FailedJobsError, InterruptedRunError, RunningElsewhereError, UserError
-from sts_lightning.core.signals import listening
+from sts_lightning.core.errors import FailedJobsError, RunningElsewhereError, UserError
 from sts_lightning.runs.lock import locked
-from sts_lightning.sweep import local
 from sts_lightning.sweep.gpu_pool import Pool
-from sts_lightning.sweep.job import Demand, result, run_job
+from sts_lightning.sweep.job import Demand, Job
 from sts_lightning.sweep.local import run_jobs
 from tests.unit.sweep.conftest import alone, jobs, starts
 
@@ -61,7 +57,7 @@ def test_a_stopped_job_is_not_done_and_neither_is_one_without_a_result(
 def test_two_sweeps_at_once_run_each_job_once(tmp_path: Path, script: Path) -> None:
     whats = ["a", "bb", "ccc", "dddd"]
     code = (
-        "import sys; from pathlib import Path; from sts_lightning.sweep.local import *\n"
+        "import sys; from pathlib import Path; from sts_lightning.sweep.local import Job, Pool, run_jobs\n"
         f"sys.argv = [{str(script)!r}]\n"
         f"folder = Path({str(tmp_path)!r})\n"
         f"run_jobs([Job(n, (f'what={{w}}',), folder / w) for n, w in enumerate({whats!r})], Pool([], 2, 1))"
@@ -72,7 +68,9 @@ def test_two_sweeps_at_once_run_each_job_once(tmp_path: Path, script: Path) -> N
         assert (sweep.returncode == 0) != (b"RunningElsewhereError" in errors)
     for what in whats:
         assert len((tmp_path / what / "starts").read_text().splitlines()) == 1
-        assert result(tmp_path / what) == 50.0 + len(what)
+        job = Job(0, (), tmp_path / what)
+        assert job.read_result()
+        assert job.score == 50.0 + len(what)
 
 
 def test_started_again_it_does_only_what_is_left(tmp_path: Path) -> None:
@@ -142,34 +140,6 @@ def test_a_failed_job_outweighs_one_that_runs_elsewhere(tmp_path: Path) -> None:
         run_jobs(planned, alone())
 
 
-def test_a_job_that_a_worker_is_about_to_start_is_stopped_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its process exists only after the sweep has been told to stop."""
-    planned = jobs(tmp_path, "hang")
-    asked = threading.Event()
-
-    def late(*arguments: Any) -> None:
-        asked.wait(10)
-        run_job(*arguments)
-
-    stop = local._stop
-
-    def tell(*arguments: Any) -> None:
-        asked.set()
-        stop(*arguments)
-
-    monkeypatch.setattr(local, "run_job", late)
-    monkeypatch.setattr(local, "_stop", tell)
-    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM))
-    timer.start()
-    with listening(), pytest.raises(InterruptedRunError):
-        run_jobs(planned, alone())
-    assert planned[0].process is not None
-    assert planned[0].process.poll() is not None
-    assert planned[0].state == "stopped"
-
-
 def test_a_broken_result_is_named_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     planned = jobs(tmp_path, "one", "two")
     planned[0].folder.mkdir()
@@ -186,7 +156,8 @@ def test_a_stopped_sweep_lets_the_jobs_save_and_leaves_the_rest(
     number: signal.Signals, name: bytes, tmp_path: Path, script: Path
 ) -> None:
     code = (
-        "import signal, sys; from pathlib import Path; from sts_lightning.sweep.local import *\n"
+        "import signal, sys; from pathlib import Path\n"
+        "from sts_lightning.sweep.local import Job, Pool, run_jobs\n"
         "from sts_lightning.core.signals import listening\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's & would have it ignored
         f"sys.argv = [{str(script)!r}]\n"

@@ -13,15 +13,11 @@ import pytest
 
 from sts_lightning.core.errors import ConfigError, FailedJobsError
 from sts_lightning.core.signals import Stopped, listening
-from sts_lightning.sweep import cluster
-from sts_lightning.sweep.cluster import submit_to_ray, watch
 from sts_lightning.sweep.job import Demand, Job
+from sts_lightning.sweep.watch import watch
 from tests.unit.sweep.conftest import jobs, starts
 
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "POLL", 0.1)
+ray_cluster = pytest.importorskip("sts_lightning.sweep.ray_cluster")
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +44,14 @@ def test_the_sweep_still_hears_a_stop_signal_after_ray_has_started(
     """With a stand-in that does what `ray.init` does to the handler of SIGTERM."""
     heard: list[str] = []
 
-    def init(**_: object) -> None:
+    def init(*_: object, **__: object) -> None:
         signal.signal(signal.SIGTERM, lambda *_: heard.append("Ray"))
 
-    ray = SimpleNamespace(is_initialized=lambda: False, init=init, cluster_resources=lambda: {"CPU": 0})
-    monkeypatch.setitem(sys.modules, "ray", ray)
+    ray = SimpleNamespace(init=init, cluster_resources=lambda: {"CPU": 0})
+    monkeypatch.setattr(ray_cluster, "ray", ray)
     with listening():
         with pytest.raises(ConfigError, match="the Ray cluster has 0"):
-            submit_to_ray(jobs(tmp_path, "one"), None, 1, None, None)
+            ray_cluster.on_ray(jobs(tmp_path, "one"), None, 1, None, None)
         with pytest.raises(Stopped):
             signal.raise_signal(signal.SIGTERM)
     assert not heard
@@ -64,13 +60,10 @@ def test_the_sweep_still_hears_a_stop_signal_after_ray_has_started(
 def test_ray_has_no_room(tmp_path: Path, ray_address: str) -> None:
     (job,) = jobs(tmp_path, "one")
     with pytest.raises(ConfigError, match="a job needs 5 CPUs, but the Ray cluster has 2"):
-        submit_to_ray([job], ray_address, 5, None, None)
+        ray_cluster.on_ray([job], ray_address, 5, None, None)
     job.demand = Demand(5, required=True)
     with pytest.raises(ConfigError, match="a job of the sweep needs 5 GPUs, but 2 are visible"):
-        submit_to_ray([job], ray_address, 1, None, None)
-    job.demand = Demand(2, required=True)
-    with pytest.raises(ConfigError, match=r"jobs_per_gpu=4 is for jobs of one GPU, but one gets 2\."):
-        submit_to_ray([job], ray_address, 1, None, None, 4)
+        ray_cluster.on_ray([job], ray_address, 1, None, None)
 
 
 def test_jobs_share_a_gpu_of_ray(tmp_path: Path, ray_address: str) -> None:
@@ -78,11 +71,18 @@ def test_jobs_share_a_gpu_of_ray(tmp_path: Path, ray_address: str) -> None:
     planned = jobs(tmp_path, "wait", "wait", "wait")
     for job in planned:
         job.demand = Demand(1)
-    watch(planned, submit_to_ray(planned, ray_address, 0.5, None, None, 4))
+    watch(planned, ray_cluster.on_ray(planned, ray_address, 0.5, None, None, 4), poll=0.1)
     assert {job.state for job in planned} == {"done"}
     begun = [float(starts(job)[0][2]) for job in planned]
     assert max(begun) < min(job.folder.joinpath("metrics.json").stat().st_mtime for job in planned)
     assert {starts(job)[0][1] for job in planned} <= {"0", "1"}
+
+
+def test_a_job_of_several_gpus_of_ray_gets_them_whole(tmp_path: Path, ray_address: str) -> None:
+    (job,) = jobs(tmp_path, "one")
+    job.demand = Demand(2, required=True)
+    watch([job], ray_cluster.on_ray([job], ray_address, 1, None, None, 4), poll=0.1)
+    assert sorted(starts(job)[0][1].split(",")) == ["0", "1"]
 
 
 def test_ray_places_a_job_after_that_it_starts_from(tmp_path: Path, ray_address: str) -> None:
@@ -93,7 +93,7 @@ def test_ray_places_a_job_after_that_it_starts_from(tmp_path: Path, ray_address:
     after.demand = free.demand = Demand(1)
     planned = [first, bad, after, skipped, free]
     with pytest.raises(FailedJobsError, match="1 of 5 jobs failed; 1 that start"):
-        watch(planned, submit_to_ray(planned, ray_address, 1, None, None))
+        watch(planned, ray_cluster.on_ray(planned, ray_address, 1, None, None), poll=0.1)
     assert [job.state for job in planned] == ["done", "failed", "done", "not run", "done"]
     assert float(starts(after)[0][-1]) > (first.folder / "metrics.json").stat().st_mtime
     assert not (skipped.folder / "starts").exists()

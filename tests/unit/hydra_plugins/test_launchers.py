@@ -13,6 +13,7 @@ from hydra.types import HydraContext
 from hydra.utils import instantiate
 
 from hydra_plugins.sts_lightning_launchers.launchers import ProcessLauncher
+from sts_lightning.config.compose import explain
 from sts_lightning.core.errors import ConfigError
 from tests.conftest import CONF
 
@@ -62,6 +63,7 @@ def test_a_sweep_resumes_no_single_run() -> None:
         ("process", "jobs=true"),
         ("process", "timeout_minutes=soon"),
         ("ray", "gpus_per_job=0.5"),
+        ("ray", "jobs_per_gpu=null"),
         ("slurm", "memory_gb=much"),
         ("ray", "timeout_minutes=-5"),
     ],
@@ -70,5 +72,9 @@ def test_numbers_that_would_wait_forever(launcher: str, setting: str) -> None:
     overrides = [f"hydra/launcher={launcher}", f"hydra.launcher.{setting}"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = compose("train", ["model=tiny_bert", "data=toy", *overrides], return_hydra_config=True)
-    with pytest.raises(InstantiationException, match=rf"{setting.partition('=')[0]} must be"):
+    key = setting.partition("=")[0]
+    with pytest.raises(InstantiationException) as caught:
         instantiate(cfg.hydra.launcher)
+    cause = explain(caught.value, "train", overrides)
+    assert str(cause).startswith(f"hydra.launcher.{key} must be ")
+    assert cause.key == f"hydra.launcher.{key}"

@@ -18,7 +18,7 @@ from sts_lightning.reproduce.table import Row, Table, TableSpec
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import check_links
 from sts_lightning.runs.state import begin_again
-from sts_lightning.sweep.job import result
+from sts_lightning.sweep.job import Job
 from tests.support.run_changes import PLACES
 from tests.support.run_entries import ENTRIES, Bomb, edit
 
@@ -38,7 +38,7 @@ def test_pickled_code_in_a_checkpoint(which: str, run: Path, marker: Path, tmp_p
 def test_a_sweep_reads_no_result_outside_its_folder(run: Path, tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "stages.yaml").write_text("one: {}\n../run: {}\n")
-    assert result(tmp_path / "job") is None
+    assert not Job(0, (), tmp_path / "job").read_result()
 
 
 def test_a_resumed_run_does_not_write_through_links(run: Path, tmp_path: Path) -> None:

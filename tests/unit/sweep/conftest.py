@@ -65,11 +65,3 @@ def starts(job: Job) -> list[list[str]]:
 def alone() -> Pool:
     """One job at a time, on the CPU."""
     return Pool([], cores=2, limit=1)
-
-
-@pytest.fixture
-def slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes of this machine in place of SLURM's, started by submitit."""
-    submitit = pytest.importorskip("submitit")
-    executor = submitit.AutoExecutor
-    monkeypatch.setattr(submitit, "AutoExecutor", lambda folder, cluster: executor(folder, cluster="local"))

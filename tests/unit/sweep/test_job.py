@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.sweep.job import (
-    _outcome,
-    result,
-)
+from sts_lightning.sweep.job import Job
+from sts_lightning.sweep.local import outcome
 
 
 @pytest.mark.parametrize(
@@ -35,15 +33,18 @@ from sts_lightning.sweep.job import (
     ],
 )
 def test_what_an_exit_status_means(code: int, scored: bool, state: str) -> None:
-    assert _outcome(code, scored)[0] == state
+    assert outcome(code, scored)[0] == state
 
 
 def test_results_of_runs(tmp_path: Path) -> None:
-    assert result(tmp_path) is None
+    job = Job(0, (), tmp_path)
+    assert not job.read_result()
     (tmp_path / "metrics.json").write_text(json.dumps({"test": {"tasks": {}, "average": 70.5}}))
-    assert result(tmp_path) == 70.5
+    assert job.read_result()
+    assert job.score == 70.5
     (tmp_path / "metrics.json").write_text(json.dumps({"dev": {"spearman": 80.0}, "test": None}))
-    assert result(tmp_path) == 80.0
+    assert job.read_result()
+    assert job.score == 80.0
 
 
 def finished(folder: Path, file: Path) -> None:

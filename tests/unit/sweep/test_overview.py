@@ -37,7 +37,7 @@ def test_the_best_score_is_one_of_equal_pairs(tmp_path: Path) -> None:
 
 def test_a_list_in_a_setting_is_no_markup(tmp_path: Path) -> None:
     planned = jobs(tmp_path, "one")
-    planned[0].overrides = ["path=[a.csv,b.csv]"]
+    planned[0].overrides = ("path=[a.csv,b.csv]",)
     console = Console(file=io.StringIO(), width=200)
     console.print(overview_table(planned, 1))
     assert "path=[a.csv,b.csv]" in console.file.getvalue()  # type: ignore[attr-defined]  # as given

@@ -36,9 +36,11 @@ def test_a_users_number_of_threads_is_not_exceeded(
     given: str, threads: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", given)
-    slot = Pool([], cores=16, limit=1).take(*made(Demand()))
-    assert slot is not None
-    assert slot.environment["OMP_NUM_THREADS"] == threads
+    pool, planned = Pool([], cores=16, limit=1), made(Demand())
+    pool.set_width(planned)
+    variables = pool.take(planned[0])
+    assert variables is not None
+    assert variables["OMP_NUM_THREADS"] == threads
 
 
 def test_threads_divide_the_cores_by_the_jobs_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,48 +56,40 @@ def test_threads_divide_the_cores_by_the_jobs_that_run(monkeypatch: pytest.Monke
         (Pool("01", cores=16, limit=1), made(gpu, gpu), 1, "16"),
     ):
         assert pool.set_width(planned) == width
-        slot = pool.take(planned[0])
-        assert slot is not None
-        assert slot.environment["OMP_NUM_THREADS"] == threads
+        variables = pool.take(planned[0])
+        assert variables is not None
+        assert variables["OMP_NUM_THREADS"] == threads
+
+
+def gpus_of(pool: Pool, job: Job) -> str | None:
+    """What a job is given."""
+    variables = pool.take(job)
+    return None if variables is None else variables["CUDA_VISIBLE_DEVICES"]
 
 
 def test_jobs_of_several_gpus_share_none() -> None:
     pool = Pool(["3", "5", "7"], cores=8)
-    pair, single, cpu = made(Demand(2, required=True), Demand(1), Demand())
-    first = pool.take(pair)
-    assert first is not None
-    assert first.gpus == ("3", "5")
-    assert pool.take(pair) is None
-    second, third = pool.take(single), pool.take(cpu)
-    assert second is not None
-    assert third is not None
-    assert second.environment["CUDA_VISIBLE_DEVICES"] == "7"
-    assert third.environment["CUDA_VISIBLE_DEVICES"] == ""
-    pool.give(first)
-    assert pool.take(pair) is not None
+    pair, single, cpu, later = made(Demand(2, required=True), Demand(1), Demand(), Demand(2, required=True))
+    assert gpus_of(pool, pair) == "3,5"
+    assert gpus_of(pool, later) is None
+    assert gpus_of(pool, single) == "7"
+    assert gpus_of(pool, cpu) == ""
+    pair.state = "failed"  # free again
+    assert gpus_of(pool, later) == "3,5"
 
 
 def test_jobs_that_share_gpus_get_one_name_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    pool, planned = Pool("01", cores=16, sharing=2), made(*[Demand(1)] * 5)
+    pool, planned = Pool("01", cores=16, sharing=2), made(*[Demand(1)] * 5, Demand(2))
     assert pool.set_width(planned) == 4
-    taken = [pool.take(job) for job in planned]
-    names = [slot and slot.environment["CUDA_VISIBLE_DEVICES"] for slot in taken]
-    assert names == ["0", "1", "0", "1", None]
-    assert taken[0] is not None
-    assert taken[0].environment["OMP_NUM_THREADS"] == "4"
-    pool.give(taken[0])
-    last = pool.take(planned[4])
-    assert last is not None
-    assert last.gpus == ("0",)
-
-
-@pytest.mark.parametrize(("demand", "per_job"), [(2, None), (-1, None), (1, 2)])
-def test_jobs_of_several_gpus_do_not_share_them(demand: int, per_job: int | None) -> None:
-    pool = Pool("01", cores=4, per_job=per_job, sharing=2)
-    with pytest.raises(ConfigError, match=r"jobs_per_gpu=2 is for jobs of one GPU, but one gets 2\."):
-        pool.set_width(made(Demand(demand, required=True)))
-    assert Pool("0", cores=4, sharing=2).set_width(made(Demand(-1, required=True))) == 1  # all GPUs are one
+    assert pool.threads == 4
+    assert [gpus_of(pool, job) for job in planned[:5]] == ["0", "1", "0", "1", None]
+    planned[0].state = "done"
+    assert gpus_of(pool, planned[4]) == "0"
+    planned[0].state = planned[1].state = "done"
+    assert gpus_of(pool, planned[5]) is None  # 0 is full
+    planned[2].state = "done"
+    assert sorted(str(gpus_of(pool, planned[5])).split(",")) == ["0", "1"]  # never one twice
 
 
 def test_gpus_are_named_as_the_user_sees_them(monkeypatch: pytest.MonkeyPatch) -> None:
