@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.cli.hydra_app import showing_progress
 from sts_lightning.config.by_file import choose_by_file
 from sts_lightning.config.check import written
-from sts_lightning.config.compose import check_choices, composing, explain, job_config, without_hydra
+from sts_lightning.config.compose import check_choices, composing, explaining, job_config, without_hydra
 from sts_lightning.config.schema import COMMAND
 from sts_lightning.config.start import SHARED, earlier_runs
 from sts_lightning.core.errors import ConfigError
@@ -70,17 +68,14 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
         deciding = [*(text for text in deciding if not text.startswith("experiment=")), "loss=own"]
     with showing_progress(), contextlib.ExitStack() as folders:
         overrides += choose_by_file(deciding)
-        try:
-            with composing():
-                composed = _composed(overrides, own)
-                with job_config(composed):
-                    run = RunFolder(Path(composed.hydra.run.dir).absolute())
-                folders.callback(run.remove_if_empty)
-                cfg, shared = without_hydra(composed), {key: own[key] for key in own if key in SHARED}
-                parent = Path(run.name).parent
-                earlier = earlier_runs(cfg, overrides, parent, lambda texts: _composed(texts, shared))
-        except (HydraException, OmegaConfBaseException) as error:
-            raise explain(error, "train", overrides) from error
+        with explaining(overrides), composing():
+            composed = _composed(overrides, own)
+            with job_config(composed):
+                run = RunFolder(Path(composed.hydra.run.dir).absolute())
+            folders.callback(run.remove_if_empty)
+            cfg, shared = without_hydra(composed), {key: own[key] for key in own if key in SHARED}
+            parent = Path(run.name).parent
+            earlier = earlier_runs(cfg, overrides, parent, lambda texts: _composed(texts, shared))
         if cfg.trainer.devices != 1 or cfg.trainer.num_nodes != 1:
             raise ConfigError("several devices: start the run by the command.", key="trainer.devices")
         run.path.mkdir(parents=True, exist_ok=True)  # as Hydra does; an empty one is removed with its parents

@@ -13,16 +13,12 @@ from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from sts_lightning.cli.errors import asks_for_traces, is_of_a_file, reporting
 from sts_lightning.config.check import TWO_RUNS, check_values, path_override, with_home
-from sts_lightning.config.compose import broken_yaml, check_choices, explain
+from sts_lightning.config.compose import FAULTS, check_choices, explain
 from sts_lightning.config.folders import PACKAGED, Entry, command_line, set_user_folder, user_folder
 from sts_lightning.config.schema import register_schemas
 from sts_lightning.core.errors import ConfigError, StorageError
@@ -93,75 +89,45 @@ OmegaConf.register_new_resolver("timed_folder", timed_folder, use_cache=True)
 OmegaConf.register_new_resolver("run_folder", folder_of_command, use_cache=True)
 
 
-TRUST = "A run that is resumed may run code that its folder names with trust=true; a model that brings code \
-along, with model.trust_remote_code=true."
-
 GONE = {
-    "--trust": TRUST,
-    "--trust-remote-code": TRUST,
-    "--stage": TWO_RUNS,
-    "--share-stages": TWO_RUNS,
-    "--no-share-stages": TWO_RUNS,
+    "trust": "A run that is resumed may run code that its folder names with trust=true; a model that brings "
+    "code along, with model.trust_remote_code=true.",
+    "stage": TWO_RUNS,
 }
-"""Options of earlier versions, with what to type instead."""
+"""Words in the names of options of version 0.3, with what to type instead."""
 
 
 def as_settings(entry: Entry, arguments: Sequence[str]) -> list[str]:
     """Return a command line with options as settings, as it reaches Hydra, jobs and further processes.
 
-    ``--debug`` is ``traceback=true``, and ``--plan``, alone or with a card, ``plan=...``. A folder to resume
-    may have characters that Hydra would want quoted.
+    ``--debug`` is ``traceback=true``, and ``--plan``, alone or with a card, ``plan=...``. Settings come
+    first: Hydra's parser takes them in a row alone, as in ``path=... --cfg job``.
 
     Args:
         entry: The command.
         arguments: Command line without the name of the program.
 
     Raises:
-        ConfigError: An option is no option any more, or ``resume`` has no value.
+        ConfigError: An option is no option any more.
     """
-    settings, others = list[str](), list[str]()
+    settings, options = list[str](), list[str]()
     left = [with_home(argument) for argument in arguments]
     while left:
         argument = left.pop(0)
         name, equals, value = argument.partition("=")
-        if name in GONE:
-            raise ConfigError(f"{name} is no option any more.", key=name, hint=GONE[name])
+        if name.startswith("--") and (hints := [hint for word, hint in GONE.items() if word in name]):
+            raise ConfigError(f"{name} is no option any more.", key=name, hint=hints[0])
         if argument == "--debug":
             settings.append("traceback=true")
         elif name == "--plan" and entry == "train":
             if not equals and left and re.fullmatch(r"[^-~=][^=]*", left[0]):  # no option and no setting
                 value = left.pop(0)
             settings.append(path_override("plan", value) if value else "plan=true")
-        elif name == "resume" and entry == "train":
-            settings.append(_folder(argument, value))
         else:
-            others.append(argument)
-    return _among_settings(others, settings)
+            is_setting = argument.startswith("~") or (equals and not argument.startswith("-"))
+            (settings if is_setting else options).append(argument)
+    return [*settings, *options]
 
-
-def _folder(argument: str, value: str) -> str:
-    with contextlib.suppress(HydraException):
-        folder = OverridesParser.create().parse_override(argument).value()
-        if isinstance(folder, str):
-            if not folder.strip():
-                raise ConfigError("resume needs the folder of a run.", key="resume")
-            return argument
-    return path_override("resume", value)
-
-
-def _among_settings(arguments: list[str], settings: list[str]) -> list[str]:
-    """Add settings where others are: Hydra's parser takes them in a row, as in path=... --cfg job."""
-    first = (
-        index
-        for index, text in enumerate(arguments)
-        if text.startswith("~") or ("=" in text and text[0] != "-")
-    )
-    place = next(first, len(arguments))
-    return [*arguments[:place], *settings, *arguments[place:]]
-
-
-ASKING = ("--help", "-h", "--hydra-help", "--version", "--shell-completion", "-sc", "resume")
-"""Options of Hydra that compose no run, and the setting of a run that has its own configuration."""
 
 COMPOSING = ("--cfg", "-c", "--info", "-i")
 """Options of Hydra that print a configuration, for other programs to read."""
@@ -174,13 +140,13 @@ def with_choices(arguments: list[str]) -> list[str]:
         arguments: Command line of `train.py` without the name of the program.
     """
     given = {argument.partition("=")[0] for argument in arguments}
-    if given & set(ASKING) or not {"path", "+path", "++path"} & given:
+    if not {"path", "+path", "++path"} & given:
         return arguments
     said = is_first_process() and not given & set(COMPOSING)
     with showing_progress() if said else contextlib.nullcontext():
         from sts_lightning.config.by_file import choose_by_file  # most commands name no file
 
-        return _among_settings(arguments, choose_by_file(arguments))
+        return [*choose_by_file(arguments), *arguments]
 
 
 @contextlib.contextmanager
@@ -211,15 +177,9 @@ def _explaining(entry: Entry) -> Iterator[None]:
         if error.code == USAGE:
             print("Settings are given as key=value, without dashes, as in seed=1.", file=sys.stderr)
         raise
-    except (HydraException, OmegaConfBaseException) as error:
+    except FAULTS as error:
         given = [text for text in sys.argv[1:] if "=" in text and not text.startswith("-")]
         raise explain(error, entry, given) from error
-    except YAMLError as error:
-        raise broken_yaml(error) from error
-    except ValueError as error:  # Hydra raises it for hydra/launcher=null, and elsewhere
-        if not str(error).startswith(("Only one of --", "Config group override must be")):
-            raise
-        raise ConfigError(" ".join(str(error).split())) from error
 
 
 def storage_error(error: OSError, folder: str) -> StorageError:

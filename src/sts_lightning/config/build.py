@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any
 
-from hydra.errors import HydraException, InstantiationException
-from hydra.utils import get_method, instantiate
+from hydra.errors import HydraException
+from hydra.utils import get_method
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from sts_lightning.core.errors import ConfigError, UserError
@@ -47,8 +47,6 @@ def argument_types(target: Callable[..., Any]) -> dict[str, Any]:
     hints = _hints(function)
     types_: dict[str, Any] = {}
     for name, parameter in inspect.signature(target).parameters.items():
-        if name in ("self", "cls"):
-            continue
         hint = hints.get(name, Any)
         if parameter.kind is not parameter.VAR_KEYWORD:
             types_[name] = hint
@@ -58,11 +56,13 @@ def argument_types(target: Callable[..., Any]) -> dict[str, Any]:
         elif (declared := getattr(function, "further_settings", None)) is not None:
             of, optional = declared
             for cls in of:
-                of_fields = typing.get_type_hints(cls)
-                for field in dataclasses.fields(cls):
-                    if field.metadata.get("group") != "evaluation":
-                        type_ = of_fields[field.name]
-                        types_[field.name] = type_ | None if optional else type_
+                type_of = typing.get_type_hints(cls)
+                names = [
+                    each.name
+                    for each in dataclasses.fields(cls)
+                    if each.metadata.get("group") != "evaluation"
+                ]
+                types_ |= {name: type_of[name] | None if optional else type_of[name] for name in names}
         else:
             types_[name] = hint
     return types_
@@ -74,8 +74,7 @@ def _hints(annotated: Callable[..., Any]) -> dict[str, Any]:
     hints: dict[str, Any] = {}
     for name, annotation in getattr(annotated, "__annotations__", {}).items():
         with suppress(NameError):
-            alone = types.SimpleNamespace(__annotations__={name: annotation})
-            hints |= typing.get_type_hints(alone, scope)
+            hints |= typing.get_type_hints(types.SimpleNamespace(__annotations__={name: annotation}), scope)
     return hints
 
 
@@ -106,10 +105,21 @@ def build(
         **arguments: Further arguments, which take precedence over those of the node.
 
     Raises:
-        ConfigError: A constructor raised an error that is not the user's already, a setting has the name of a
-            fact, or the object is of another class than ``cls``.
+        ConfigError: A constructor raised an error that is not the user's already, or the object is of another
+            class than ``cls``.
     """
-    built = _instantiate(path, node, facts, arguments)
+    with name_setting(path, node):
+        try:
+            target = get_method(node["_target_"])
+            taken = facts.keys() & argument_types(target).keys() if facts else ()
+            of_node = {key: value for key, value in items(node) if key not in ("_target_", *arguments)}
+            given = {key: _build_nested(f"{path}.{key}", value, facts) for key, value in of_node.items()}
+            built = target(**given, **{name: facts[name] for name in taken}, **arguments)
+        except (UserError, ValueError, ImportError):
+            raise
+        except Exception as error:  # a constructor may raise anything, such as MemoryError for a size
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ConfigError(f"{path} cannot be built ({reason}).", key=path) from error
     if not isinstance(built, cls):
         raise ConfigError(
             f"{path}._target_ makes an object of the class {type(built).__name__}, not a {cls.__name__}.",
@@ -118,53 +128,15 @@ def build(
     return built
 
 
-def _instantiate(path: str, node: DictConfig, facts: Mapping[str, Any], arguments: dict[str, Any]) -> Any:
-    arguments |= _facts_for(path, node, facts)
-    nested = {
-        key: arguments.pop(key) if key in arguments else _build_nested(f"{path}.{key}", value, facts)
-        for key, value in items(node)
-        if contains_target(value)
-    }
-    with name_setting(path, node):
-        try:
-            if not nested:
-                return instantiate(node, _convert_="all", **arguments)
-            # Hydra would read built dataclasses, such as peft's configurations, as structured configs.
-            plain = DictConfig({key: value for key, value in items(node) if key not in nested})
-            return instantiate(plain, _convert_="all", _partial_=True, **arguments)(**nested)
-        except (UserError, ValueError, ImportError):
-            raise
-        except Exception as error:  # a constructor may raise anything, such as MemoryError for a size
-            cause = error.__cause__ if isinstance(error, InstantiationException) else error
-            if isinstance(cause, UserError | ValueError | ImportError):
-                raise cause from None
-            reason = " ".join(f"{type(cause or error).__name__}: {cause or error}".split())
-            raise ConfigError(f"{path} cannot be built ({reason}).", key=path) from error
-
-
-def _facts_for(path: str, node: DictConfig, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts that the node's target names as arguments."""
-    if not facts:
-        return {}
-    taken = facts.keys() & argument_types(get_method(node["_target_"])).keys()
-    for name in sorted(taken & node.keys()):
-        raise ConfigError(
-            f"{path}.{name} is no setting.",
-            key=f"{path}.{name}",
-            hint="It follows from the model and the data; leave it out.",
-        )
-    return {name: facts[name] for name in taken}
-
-
 def _build_nested(path: str, value: Any, facts: Mapping[str, Any]) -> Any:
-    """Build every node with a ``_target_`` in a value; other values are returned as they are."""
-    if isinstance(value, DictConfig):
-        if "_target_" in value:
-            return build(path, value, object, facts)
-        return {key: _build_nested(f"{path}.{key}", item, facts) for key, item in items(value)}
+    """Build every node with a ``_target_`` in a value; the rest of it becomes plain."""
+    if not contains_target(value):
+        return plain(value)
     if isinstance(value, ListConfig):
         return [_build_nested(f"{path}.{i}", item, facts) for i, item in enumerate(value)]
-    return value
+    if "_target_" in value:
+        return build(path, value, object, facts)
+    return {key: _build_nested(f"{path}.{key}", item, facts) for key, item in items(value)}
 
 
 def items(node: DictConfig) -> Iterator[tuple[str, Any]]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import glob
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Override, QuotedString
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
-from sts_lightning.config.check import path_override
+from sts_lightning.config.check import written
+from sts_lightning.config.compose import values_of
 from sts_lightning.core.errors import ConfigError, DataError, at_setting
 from sts_lightning.data.readers.rows import KINDS, Kind, Layout, recognise
 
@@ -50,14 +52,14 @@ def choose_by_file(overrides: Sequence[str]) -> list[str]:
             kind, or a file has sentences alone.
     """
     typed = _typed(overrides)
-    names = list(dict.fromkeys(_values(typed.get("path"))))
+    names = list(dict.fromkeys(_texts(values_of(typed.get("path")))))
     if {"data", "experiment"} & typed.keys():
         return []
     if not names or not all(map(_is_file, names)):
         return []  # of the hub, or only composing tells the name
     with at_setting("path"):
         files = _files(names)
-        columns = _columns(typed.get("data.columns"))
+        columns = [list(_texts(each)) or None for each in values_of(typed.get("data.columns"))]
         layouts = [(file, recognise(Path(file), chosen)) for file in files for chosen in columns]
         first, layout = layouts[0]
         for other, differing in layouts[1:]:
@@ -70,7 +72,7 @@ def choose_by_file(overrides: Sequence[str]) -> list[str]:
     (words, data), loss = KINDS[layout.kind], LOSSES[layout.kind]
     added = [f"data={data}", *([] if "loss" in typed else [f"loss={loss}"])]
     if layout.kind == "scored" and columns == [None] and layout.columns != SCORED:
-        added.append(f"data.columns=[{','.join(map(_quoted, layout.columns))}]")
+        added.append(f"data.columns={written(layout.columns)}")
     others = "data= or" if "loss" in typed else "data=, loss= or"
     log.info(
         "%s%s: %s: %s; type another %s data.columns=[...] to choose yourself",
@@ -87,42 +89,20 @@ def _typed(overrides: Sequence[str]) -> dict[str, Override]:
     """Return overrides by key; options of Hydra and mistakes, which it reports itself, are left out."""
     parser, typed = OverridesParser.create(), {}
     for text in overrides:
-        try:
+        with suppress(HydraException):
             override = parser.parse_override(text)
-        except HydraException:
-            continue
-        if override.package is None:  # not of a part, as +data@data.parts.nli
-            typed[override.key_or_group] = override
+            if override.package is None:  # not of a part, as +data@data.parts.nli
+                typed[override.key_or_group] = override
     return typed
 
 
-def _values(override: Override | None) -> Iterator[str]:
-    """Yield the texts in the value of an override: of a sweep, a list or the keys of a mapping all."""
-    if override is None or override.is_delete():
-        return
-    yield from _texts(_swept(override))
-
-
-def _swept(override: Override) -> Any:
-    """Return the value of an override, of a sweep over choices a list of them."""
-    if not override.is_sweep_override():
-        return override.value()
-    return list(override.sweep_iterator()) if isinstance(override.value(), ChoiceSweep) else []
-
-
 def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in a value: of a list and of the keys of a mapping all."""
     if isinstance(value, list | dict):
         for item in value:
             yield from _texts(item)
     elif value is not None:
-        yield value.text if isinstance(value, QuotedString) else str(value)
-
-
-def _columns(override: Override | None) -> list[list[str] | None]:
-    """Return the columns that are typed, of a sweep each choice; None: not typed."""
-    value = None if override is None or override.is_delete() else _swept(override)
-    choices = (value or []) if override is not None and override.is_sweep_override() else [value]
-    return [list(_texts(each)) or None for each in choices]
+        yield str(value)
 
 
 def _is_file(name: str) -> bool:
@@ -161,10 +141,3 @@ def _files(names: Sequence[str]) -> list[str]:
 def _note(layout: Layout) -> str:
     """Return what the columns of scored pairs are taken for."""
     return layout.note or "{} and {} are the texts, {} the score".format(*layout.columns)
-
-
-def _quoted(name: str) -> str:
-    """Return the name of a column as it stands in a list on Hydra's command line."""
-    if name.isidentifier() and name.isascii() and name.lower() not in ("null", "true", "false", "nan", "inf"):
-        return name
-    return path_override("", name)[1:] if '"' in name or "\\" in name else f'"{name}"'

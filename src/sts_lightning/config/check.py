@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.utils import get_method
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -22,7 +23,7 @@ from pydantic import ValidationError
 from sts_lightning.config.build import LOADING, SHARED, argument_types, contains_target, items, plain
 from sts_lightning.config.schema import Settings
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.core.files import as_type
+from sts_lightning.core.files import as_type, check_finite
 
 _BARE = re.compile(r"[A-Za-z0-9_./:@%+ -]+")
 _VALUE = re.compile(r"[+-]?([0-9_.]+(e[+-]?[0-9]+)?|nan|inf)|null|true|false", re.IGNORECASE)
@@ -35,18 +36,17 @@ def suggest(key: str, known: Iterable[str]) -> str:
     Keys of the same group come first. If no key is similar, those of the group are listed, or all if they are
     few.
     """
-    known = list(known)
+    known = [other for other in known if not other.endswith("_target_")]
     group, _, name = key.rpartition(".")
-    siblings = [other for other in known if group and other.rpartition(".")[0] == group]
-    close = difflib.get_close_matches(key, siblings, n=3, cutoff=0.8)
+    siblings = {
+        other.rpartition(".")[2]: other for other in known if group and other.rpartition(".")[0] == group
+    }
+    close = [siblings[other] for other in difflib.get_close_matches(name, siblings)]
     # Often only the group is missing or wrong: max_steps for trainer.max_steps.
-    close += [other for other in known if other.rpartition(".")[2] == name and other not in close]
-    if not close and siblings:
-        names = [other.rpartition(".")[2] for other in siblings]
-        close = [f"{group}.{other}" for other in difflib.get_close_matches(name, names, n=3)]
-        if not close and len(names) <= 20:
-            return f"Settings of {group}: {', '.join(names)}."
-    close = close or difflib.get_close_matches(key, known, n=3)
+    close += [other for other in known if other.rpartition(".")[2] == name]
+    if not close and 0 < len(siblings) <= 20:
+        return f"Settings of {group}: {', '.join(siblings)}."
+    close = close or difflib.get_close_matches(key, known)
     if close:
         return f"Did you mean {' or '.join(close)}?"
     return f"There are: {', '.join(known)}." if 0 < len(known) <= 20 else ""
@@ -66,17 +66,12 @@ def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def flat_keys(cfg: DictConfig, prefix: str = "") -> list[str]:
-    """Return all keys of a configuration in dotted form."""
-    keys = []
-    for key in map(str, cfg):
-        if key == "_target_":
-            continue
-        keys.append(f"{prefix}{key}")
-        node = cfg._get_node(key)
-        if isinstance(node, DictConfig) and not node._is_missing() and not node._is_none():
-            keys += flat_keys(node, f"{prefix}{key}.")
-    return keys
+def nodes(node: dict[Any, Any], key: str = "") -> Iterator[tuple[str, dict[Any, Any]]]:
+    """Yield nested plain settings and those in them, with their dotted keys."""
+    yield key, node
+    for name, value in node.items():
+        if isinstance(value, dict):
+            yield from nodes(value, f"{key}.{name}".removeprefix("."))
 
 
 def path_override(key: str, path: str | Path) -> str:
@@ -86,9 +81,7 @@ def path_override(key: str, path: str | Path) -> str:
         return f"{key}={text}"
     if '"' not in text and "\\" not in text:
         return f'{key}="{text}"'  # a shell, too, can quote this simply
-    # A backslash is one, but for those before a quote.
-    quoted = re.sub(r"(\\*)('|$)", lambda end: end[1] * 2 + end[2].replace("'", "\\'"), text)
-    return f"{key}='{quoted}'"
+    return f"{key}={QuotedString(text, Quote.single).with_quotes()}"
 
 
 def with_home(argument: str) -> str:
@@ -123,10 +116,6 @@ def written(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(written, value)) + "]"
     return path_override("", value)[1:] if isinstance(value, str | Path) else shown(value)
-
-
-LARGEST = 1e12
-"""Magnitude of the largest number in a configuration; no setting has a meaning for NaN or infinity."""
 
 
 def together(mistakes: Iterable[ConfigError]) -> ConfigError:
@@ -193,16 +182,10 @@ def check_values(cfg: DictConfig) -> DictConfig:
         reject(mistakes)  # a missing value, to which another refers
         key = str(error.full_key or "")
         raise ConfigError(f"{key}: {str(error).splitlines()[0]}".removeprefix(": "), key=key) from error
-    mistakes += _in_nested(resolved)
-    values, given = plain(resolved), flat(cast("Any", OmegaConf.to_container(cfg)))
-    for key, value in flat(values).items():
-        if str(given.get(key)).startswith("${"):  # told where it is given
-            continue
-        numbers = [
-            each for each in (value if isinstance(value, list) else [value]) if isinstance(each, int | float)
-        ]
-        if not all(abs(number) <= LARGEST for number in numbers):  # NaN, too, is not
-            mistakes.append(ConfigError(f"{key}={value} is no number up to {LARGEST:g}.", key=key))
+    for group in ("data", "loss"):
+        if isinstance(node := resolved.get(group), DictConfig):
+            mistakes += _in_nested(group, node, group)
+    values = plain(resolved)
     schema: type[Settings] | None = getattr(OmegaConf.get_type(cfg), "settings", None)
     if schema is not None:
         for key in values.keys() - schema.model_fields.keys():
@@ -215,46 +198,28 @@ def check_values(cfg: DictConfig) -> DictConfig:
     return resolved
 
 
-NESTED = {"data": ("parts",), "loss": ("parts", "terms", "inner")}
-"""Settings of groups that hold nodes of the same group."""
-
-
-def _in_nested(cfg: DictConfig) -> Iterator[ConfigError]:
-    """Yield an error for names of choices in `NESTED`, as version 0.3 had them: Hydra composes choices."""
-    named = {
-        key: words
-        for group in NESTED
-        if isinstance(node := cfg.get(group), DictConfig)
-        for key, words in _named_nodes(group, node, group)
-    }
-    if named:
-        first = next(iter(named.values())).split()[0]
-        entry = first.lstrip("+").replace("=", ": ")
-        yield ConfigError(
-            f"{', '.join(named)}: a choice within another is typed as {' '.join(named.values())}",
-            key=next(iter(named)),
-            hint=f"(In the defaults list of a file: - {'' if first[0] == '+' else 'override '}/{entry})",
-        )
-
-
-def _named_nodes(group: str, node: DictConfig, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the key of each nested node that is a name, alone or with settings, and how it is typed."""
-    for key in NESTED[group]:
-        value = node.get(key)
-        nested = {key: value} if key == "inner" else {}
-        if key != "inner" and isinstance(value, DictConfig):  # `parts` of a loss may be a number
-            nested = {f"{key}.{name}": each for name, each in items(value)}
-        for name, each in nested.items():
-            place = f"{path}.{name}"
+def _in_nested(group: str, node: DictConfig, path: str) -> Iterator[ConfigError]:
+    """Yield an error for each nested node that is a name, alone or with settings, as version 0.3 had them."""
+    for name in ("parts", "terms", "inner"):
+        value, new = node.get(name), "" if name == "inner" else "+"
+        nested = {f"{path}.{name}": value} if not new else {}
+        if new and isinstance(value, DictConfig):  # `parts` of a loss may be a number
+            nested = {f"{path}.{name}.{part}": each for part, each in items(value)}
+        for place, each in nested.items():
             settings = plain(each) if isinstance(each, DictConfig) else {group: each}
             if "_target_" in settings and group not in settings:
-                yield from _named_nodes(group, each, place)
+                yield from _in_nested(group, each, place)
             elif each is not None:
-                words = [f"{'' if key == 'inner' else '+'}{group}@{place}={settings.pop(group, 'NAME')}"]
-                for name, one in settings.items():  # what all data share is new in a part
-                    new = "+" if name in SHARED else ""
-                    words.append(shlex.quote(f"{new}{place}.{name}={written(one)}"))
-                yield place, " ".join(words)
+                chosen = settings.pop(group, "NAME")
+                words = [f"{new}{group}@{place}={chosen}"]
+                for key, one in settings.items():  # what all data share is new in a part
+                    words.append(shlex.quote(f"{'+' if key in SHARED else ''}{place}.{key}={written(one)}"))
+                entry = f"{'' if new else 'override '}/{group}@{place}: {chosen}"
+                yield ConfigError(
+                    f"{place}: a choice within another is typed as {' '.join(words)}",
+                    key=place,
+                    hint=f"(In the defaults list of a file: - {entry})",
+                )
 
 
 def data_arguments(cfg: DictConfig) -> dict[str, Any]:
@@ -315,9 +280,7 @@ def _mistake(schema: type[Settings], path: Sequence[str], value: Any, kind: str,
         return unknown_key(key, hint)
     if isinstance(value, str) and not value.strip():
         return ConfigError(f"{key} is blank.", key=key, hint="Give a value, or leave it out.")
-    if kind == "must":
-        return ConfigError(f"{key} must {words}, got {value}.", key=key)
-    if kind.startswith(("greater", "less", "multiple")):
+    if kind.startswith(("must", "greater", "less", "multiple")):
         return ConfigError(f"{key} must {words.removeprefix('Input should ')}, got {value}.", key=key)
     return _unfit(key, value, schema.model_fields[name].annotation)
 
@@ -347,18 +310,14 @@ def _in_target(path: str, node: Any) -> Iterator[ConfigError]:
         yield ConfigError(f"{key}: cannot load {node['_target_']} ({reason}).", key=key)
         return
     if path == "data" or path.startswith("data.parts."):
-        hints |= LOADING
-    if path == "data" and "parts" in hints:
-        hints["batch_size"] = int | None
+        hints |= LOADING | ({"batch_size": int | None} if "parts" in hints else {})
     for name, value in items(node):
         key = f"{path}.{name}"
         if name in hints:
             if not contains_target(value):
                 yield from _in_value(key, value, hints[name])
             yield from _in_target(key, value)
-        elif name != "_target_" and not (
-            path.startswith("logger.") and "kwargs" in hints
-        ):  # as wandb's entity
+        elif name != "_target_" and not (path.startswith("logger.") and "kwargs" in hints):  # wandb's entity
             hint = suggest(name, hints)
             if not hint.startswith("Did you mean"):  # mostly an experiment's, beside another loss or model
                 hint = f"{hint} '~{key}' leaves out what an experiment sets.".strip()
@@ -368,7 +327,8 @@ def _in_target(path: str, node: Any) -> Iterator[ConfigError]:
 def _in_value(key: str, value: Any, hint: Any) -> Iterator[ConfigError]:
     """Yield what is wrong with an argument, if its type is one that pydantic reads."""
     try:
-        as_type(plain(value), hint)
+        check_finite(value := plain(value))
+        as_type(value, hint)
     except ValueError:
         yield _unfit(key, value, hint)
     except (RuntimeError, TypeError):  # pydantic has no schema for the type, or JSON no form of the value

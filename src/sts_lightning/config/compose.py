@@ -10,9 +10,8 @@ import copy
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,19 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Override, OverrideType, QuotedString, ValueType
+from hydra.core.override_parser.types import ChoiceSweep, Override, OverrideType
 from hydra.errors import HydraException, OverrideParseException
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
-from yaml import MarkedYAMLError, YAMLError
+from yaml import YAMLError
 
 from sts_lightning.config.check import (
     TWO_RUNS,
-    flat_keys,
+    nodes,
     path_override,
     reject,
+    shown,
     suggest,
     together,
     unknown_key,
@@ -41,29 +41,26 @@ from sts_lightning.config.folders import PACKAGED, Entry, command_line, files_of
 from sts_lightning.config.schema import register_schemas
 from sts_lightning.core.errors import ConfigError
 
+FAULTS = (HydraException, OmegaConfBaseException, YAMLError)
+"""What composing raises for mistakes of the user's; see `explain`."""
+
 
 @contextmanager
 def composing() -> Iterator[None]:
-    """Let Hydra's ``compose`` read this project's configuration, and the user's own before it.
-
-    Raises:
-        ConfigError: A file is not valid YAML.
-    """
+    """Let Hydra's ``compose`` read this project's configuration, and the user's own before it."""
     register_schemas()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(PACKAGED), version_base="1.3"):
-        try:
-            yield
-        except YAMLError as error:
-            raise broken_yaml(error) from error
+        yield
 
 
-def broken_yaml(error: YAMLError) -> ConfigError:
-    """Return the error for a file that is not valid YAML, with its line."""
-    if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
-        return ConfigError(f"a configuration is not valid YAML: {error}")
-    line = f"{error.problem_mark.name}, line {error.problem_mark.line + 1}"
-    return ConfigError(f"{line}: not valid YAML ({error.problem}).")
+@contextmanager
+def explaining(overrides: Sequence[str], entry: Entry = "train") -> Iterator[None]:
+    """Turn errors of composing into ones that say what to type instead; see `explain`."""
+    try:
+        yield
+    except FAULTS as error:
+        raise explain(error, entry, overrides) from error
 
 
 @contextmanager
@@ -107,10 +104,8 @@ def compose_train(overrides: Sequence[str]) -> DictConfig:
     Raises:
         ConfigError: A setting or a choice does not exist.
     """
-    try:
+    with explaining(overrides):
         return without_hydra(compose_job("train", tuple(overrides)))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise explain(error, "train", overrides) from error
 
 
 def explain(error: Exception, entry: Entry, overrides: Sequence[str]) -> ConfigError:
@@ -129,22 +124,16 @@ def explain(error: Exception, entry: Entry, overrides: Sequence[str]) -> ConfigE
         return ConfigError(f"{key} must {words}, got {wrong['input']}.", key=key)
     if isinstance(error, OverrideParseException):
         return _unreadable(str(error.override), entry)
-    if "In 'hydra/sweeper/search': Could not" in text and find_spec("optuna") is None:
-        hint = "pip install 'sts-lightning[optuna]'."
-        return ConfigError("hydra/sweeper=search needs Optuna's sweeper.", hint=hint)
     first, key = "" if cause is None else str(cause).splitlines()[0], str(getattr(cause, "full_key", ""))
-    if text.startswith("Could not override"):
+    if text.startswith("Could not override") and "@" not in text:
         return _unknown(max(text.split("'")[1], key, key=len), entry, overrides)
     if text.startswith(merging := "Error merging override "):
         override = text.removeprefix(merging).lstrip("+")
         return ConfigError(f"{override}: {first}.", key=override.partition("=")[0])
-    if twice := re.search(r"(?:Multiple values for ([\w/@.]+)\.|([\w/@.]+) appears more than once)", text):
+    if twice := re.search(r"Multiple values for ([\w/@.]+)\.|([\w/@.]+) appears more than once", text):
         key = twice[1] or twice[2]
-        return ConfigError(
-            f"{key} is chosen twice.",
-            key=key,
-            hint=f"Without + a choice replaces the one that is there: {key}=NAME.",
-        )
+        hint = f"Without + a choice replaces the one that is there: {key}=NAME."
+        return ConfigError(f"{key} is chosen twice.", key=key, hint=hint)
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return ConfigError(f"{error.full_key}: {text.splitlines()[0]}", key=str(error.full_key))
     return ConfigError(" ".join(f"{text} {'' if first in text else first}".split()))
@@ -173,20 +162,15 @@ def _unknown(first: str, entry: Entry, overrides: Sequence[str]) -> ConfigError:
         entry: Command whose configuration was composed.
         overrides: Overrides as on its command line.
     """
-    known: list[str] = []
-    unknown = [first]
-    try:
+    known, unknown = list[str](), [first]
+    with suppress(*FAULTS):  # a choice is wrong as well
         given = OverridesParser.create().parse_overrides(list(overrides))
-        choosing = [each for each in given if not _sets(each) and not each.is_sweep_override()]
+        choices = [str(each.input_line) for each in given if not _sets(each) and not each.is_sweep_override()]
         of_hydra = any(each.key_or_group.startswith("hydra.") for each in given)
         with composing():
-            composed = compose(
-                entry, [str(each.input_line) for each in choosing], return_hydra_config=of_hydra
-            )
-        known = flat_keys(composed)
+            values: Any = OmegaConf.to_container(compose(entry, choices, return_hydra_config=of_hydra))
+        known = [f"{key}.{name}".removeprefix(".") for key, node in nodes(values) for name in node]
         unknown += [each.key_or_group for each in given if _sets(each) and each.key_or_group not in known]
-    except (HydraException, OmegaConfBaseException):
-        pass  # a choice is wrong as well
     return together(_unknown_setting(key, known, entry) for key in unknown)
 
 
@@ -198,21 +182,13 @@ def _sets(override: Override) -> bool:
 
 def _unknown_setting(key: str, known: Sequence[str], entry: Entry) -> ConfigError:
     group, _, name = key.partition(".")
-    if "@" in group:
-        return ConfigError(
-            f"{key}: nothing has been chosen there.",
-            key=key,
-            hint=f"Add + to what is new, as in +{key}=NAME.",
-        )
     place, _, last = key.rpartition(".")
     if place and last == group:
         return unknown_key(key, f"A choice within {group} is {group}@{place}=NAME.")
-    if owners := _files_with("experiment", f"  - /{key}: "):  # as with papers=code
-        return unknown_key(key, f"It belongs to {' and '.join(owners)}.")
-    hint = suggest(key, known)
+    owners = _files_with("experiment", f"  - /{key}: ")  # as with papers=code
     if name and not any(other.startswith(f"{group}.") for other in known):  # as with regularizer=none
-        having = _files_with(group, f"{name}:")
-        hint = f"It belongs to {' and '.join(having)}." if having else hint
+        owners += _files_with(group, f"{name}:")
+    hint = f"It belongs to {' and '.join(owners)}." if owners else suggest(key, known)
     return unknown_key(key, f"{hint} See `{command_line(entry, '--help')}`.".strip())
 
 
@@ -233,7 +209,7 @@ ANY_MODEL = " Any other is model=encoder model.name=ID, or model=decoder for a d
 
 
 def check_choices(arguments: Iterable[str], entry: Entry = "train") -> None:
-    """Reject overrides that cannot be read, sweeps without ``-m`` and choices that do not exist, together.
+    """Reject overrides that cannot be read and choices that do not exist, together.
 
     Hydra's own messages do not say which argument is at fault, and it ignores a missing optional choice.
 
@@ -256,36 +232,17 @@ def check_choices(arguments: Iterable[str], entry: Entry = "train") -> None:
     keys = {override.key_or_group for override in overrides}
     if any(key.partition(".")[0] == "stages" for key in keys):
         mistakes.append(ConfigError("stages: no such setting.", key="stages", hint=TWO_RUNS))
-    sweeping = given.multirun or "hydra.mode" in keys
-    elsewhere = given.config_path or "hydra.searchpath" in keys  # Hydra finds the user's choices there
-    for override in overrides:
-        wrong = [] if elsewhere else list(_wrong_choices(override))
-        if not wrong and override.is_sweep_override() and not sweeping:
-            wrong = [_sweep(override)]
-        mistakes += wrong
+    if not (given.config_path or "hydra.searchpath" in keys):  # Hydra finds the user's choices there
+        mistakes += [mistake for override in overrides for mistake in _wrong_choices(override)]
     reject(mistakes)
 
 
-def _sweep(override: Override) -> ConfigError:
-    text, key = str(override.input_line), override.key_or_group
-    if override.value_type is not ValueType.SIMPLE_CHOICE_SWEEP:
-        return ConfigError(f"{text} is a sweep.", key=key, hint="Add -m to run each of its values.")
-    listed = text.partition("=")[2]
-    return ConfigError(
-        f"{text} gives {key} several values, which are a sweep.",
-        key=key,
-        hint=f"Add -m to run each, write a list as {shlex.quote(f'{key}=[{listed}]')}, or quote a text "
-        f"with a comma: {shlex.quote(path_override(key, listed))}.",
-    )
-
-
-def _given(override: Override) -> Sequence[Any]:
-    """Return the values of an override: those of a sweep over choices, or the one that is given."""
-    if not override.is_sweep_override():
-        return [override.value()]
-    if not isinstance(override.value(), ChoiceSweep):
-        return []
-    return [item.text if isinstance(item, QuotedString) else item for item in override.sweep_iterator()]
+def values_of(override: Override | None) -> list[Any]:
+    """Return the values of an override: of a sweep over choices all; None: it is not typed."""
+    if override is None or not override.is_sweep_override():
+        return [None if override is None else override.value()]
+    swept = override.value()
+    return [Override._convert_value(each) for each in swept.list] if isinstance(swept, ChoiceSweep) else []
 
 
 def _wrong_choices(override: Override) -> Iterator[ConfigError]:
@@ -294,35 +251,30 @@ def _wrong_choices(override: Override) -> Iterator[ConfigError]:
     choices = list(files_of(group)) if group else []
     if not choices or group.startswith("hydra/") or override.is_delete():
         return
-    known = ", ".join(choices)
-    for value in _given(override):
+    for value in values_of(override):
         if isinstance(value, dict):  # values of the settings themselves, which the schema checks
             continue
         names = value if group in LISTS and isinstance(value, list) else [value]
         for name in names:
-            if not isinstance(name, str):
-                yield ConfigError(f"{argument}: {group} is chosen by name among {known}.", key=group)
-            elif name not in choices:
-                listed = f"There are: {known}.{ANY_MODEL if group == 'model' else ''}"
-                hint = _meant(group, name) or suggest(name, choices) or listed
+            if name not in choices:
+                typed = shown(name)
+                listed = f"There are: {', '.join(choices)}.{ANY_MODEL if group == 'model' else ''}"
+                hint = _meant(group, typed) or suggest(typed, choices) or listed
                 noun = {"callbacks": "callback", "papers": "variant"}.get(group, group)
-                yield ConfigError(f"{argument}: there is no {noun} named {name!r}.", key=group, hint=hint)
+                yield ConfigError(f"{argument}: there is no {noun} named {typed!r}.", key=group, hint=hint)
 
 
 def _meant(group: str, name: str) -> str:
     """Return how to give the model, file or template that was typed for a choice; empty for another name."""
-    elsewhere = "/" in name or (bool(name) and Path(name).exists())
+    suffix, elsewhere = Path(name).suffix.lower(), "/" in name or (bool(name) and Path(name).exists())
     if group == "model" and elsewhere:
         setting = shlex.quote(path_override("model.name", name))
         return f"Any model is model=encoder {setting}, or model=decoder for a decoder."
-    if group == "data" and (elsewhere or Path(name).suffix):
+    if group == "data" and (elsewhere or suffix):
         setting = shlex.quote(path_override("path", name))
-        if Path(name).suffix:
-            hub = Path(name).suffix.lower() in (".arrow", ".json")  # what `datasets` alone reads
-            if not hub:
-                return f"Your file is {setting}; its columns decide the data."
-            return f"Your scored pairs are data=pairs_hub {setting}."
-        return f"Scored pairs of the hub or of a folder are data=pairs_hub {setting}."
+        if suffix and suffix not in (".arrow", ".json"):  # what `datasets` alone reads
+            return f"Your file is {setting}; its columns decide the data."
+        return f"Your scored pairs are data=pairs_hub {setting}."
     if group == "prompt" and (" " in name or "{" in name):
         return f"Your template is {shlex.quote(path_override('prompt.template', name))}."
     return ""

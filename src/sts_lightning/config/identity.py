@@ -146,7 +146,7 @@ def file_digests(settings: Mapping[str, Any]) -> dict[str, str]:
             named = node.get(key)
             files = list(_find([named] if isinstance(named, str) else named or ()))
             if files:
-                text = "".join(_digest(path, *_version(path)) for path in files)
+                text = "".join(_digest(path, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
                 digests[f"{prefix}{key}"] = hashlib.sha256(text.encode()).hexdigest()
     return digests
 
@@ -165,11 +165,6 @@ def _find(names: Iterable[Any]) -> Iterable[Path]:
         found = [name] if Path(name).exists() else sorted(glob.glob(name, recursive=True))  # noqa: PTH207
         for path in map(Path, found):
             yield from sorted(filter(Path.is_file, path.rglob("*"))) if path.is_dir() else [path]
-
-
-def _version(path: Path) -> tuple[int, int]:
-    stat = path.stat()
-    return stat.st_size, stat.st_mtime_ns
 
 
 @functools.cache  # the jobs of a sweep have files in common

@@ -127,7 +127,9 @@ class Settings(BaseModel):
         structured: Dataclass of the same settings for OmegaConf.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, str_strip_whitespace=True, str_min_length=1)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, allow_inf_nan=False, str_strip_whitespace=True, str_min_length=1
+    )
 
     structured: ClassVar[type[Any]]
 
@@ -263,7 +265,7 @@ class CommandConfig(Settings):
     """What a command does with a configuration; no part of a run, whose folder does not store it.
 
     Attributes:
-        trust: Whether a run that is resumed may ask for anything; see `config.trust`.
+        trust: Whether a run that is resumed may ask for anything; see `config.stored`.
         traceback: Whether errors show their stack traces.
         resume: Folder of the run to resume.
         plan: With a sweep, list its jobs and start none: a card, or true for this machine.

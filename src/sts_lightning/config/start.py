@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hydra.errors import HydraException
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config
-from sts_lightning.config.compose import check_choices, compose_job, compose_train, explain, without_hydra
+from sts_lightning.config.compose import check_choices, compose_job, compose_train, explaining, without_hydra
 from sts_lightning.config.identity import FREE, OF_TRAINING, configuration_hash
 from sts_lightning.core.errors import ConfigError
 
@@ -114,8 +112,6 @@ def compose_runs(overrides: Sequence[str]) -> list[DictConfig]:
         ConfigError: See `earlier_runs`; or a setting or a choice does not exist.
     """
     cfg = compose_train(overrides)
-    try:
+    with explaining(overrides):
         earlier = earlier_runs(cfg, overrides, Path("runs"), lambda texts: compose_job("train", tuple(texts)))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise explain(error, "train", overrides) from error
     return [*(run.cfg for run in earlier), cfg]

@@ -38,9 +38,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import path_override
 from sts_lightning.config.schema import COMMAND, EvalConfig, TrainConfig
-from sts_lightning.config.stored import read_settings
-from sts_lightning.config.trust import check
-from sts_lightning.config.versions import adapt, renamed
+from sts_lightning.config.stored import adapt, check, read_settings
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.files import read_json, replacing, write_atomic
 from sts_lightning.core.processes import batch_job, is_first_process, requeued
@@ -139,10 +137,10 @@ class RunFolder:
     def load_config(self, trust: bool = False) -> DictConfig:
         """Read the configuration of the run to build its classes, as resuming does; see `settings`.
 
-        The run may be of another version; see `config.versions`.
+        The run may be of another version; see `config.stored`.
 
         Args:
-            trust: Whether it may ask for anything; see `config.trust`.
+            trust: Whether it may ask for anything; see `config.stored`.
 
         Raises:
             CheckpointError: This is not a run folder, or the configuration is broken or cannot be understood.
@@ -165,7 +163,7 @@ class RunFolder:
         return self._load({**self.settings(), **empty}, trust=False)
 
     def _load(self, values: dict[Any, Any], trust: bool) -> DictConfig:
-        values, source = renamed(values), str(self.config_file)
+        source = str(self.config_file)
         values.pop("stages", None)  # of 0.3: empty in what a run is built from
         check(values, source, trust)
         return adapt(values, source)

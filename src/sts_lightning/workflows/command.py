@@ -27,7 +27,7 @@ from sts_lightning.config.folders import command_line
 from sts_lightning.config.identity import move_data
 from sts_lightning.config.schema import COMMAND
 from sts_lightning.config.start import EarlierRun, earlier_runs
-from sts_lightning.config.trust import requests
+from sts_lightning.config.stored import requests
 from sts_lightning.core import signals
 from sts_lightning.core.errors import ConfigError, InterruptedRunError, RunningElsewhereError
 from sts_lightning.core.processes import is_first_process

@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from sts_lightning.config.check import check_config
-from sts_lightning.config.trust import requests
+from sts_lightning.config.stored import requests
 from tests.conftest import CONF
 from tests.support.loss_cases import masks
 from tests.support.run_entries import composed

@@ -20,14 +20,15 @@ from tests.conftest import CONF
 @pytest.mark.parametrize(
     ("typed", "settings"),
     [
-        ("-m seed=1,2 --plan", "-m plan=true seed=1,2"),
-        ("--plan -m seed=1,2", "-m plan=true seed=1,2"),
-        ("-m --plan seed=1,2", "-m plan=true seed=1,2"),
-        ("-m --plan ~callbacks seed=1,2", "-m plan=true ~callbacks seed=1,2"),
-        ("-m --plan=24GB seed=1,2", "-m plan=24GB seed=1,2"),
-        ("-m --plan 24GB seed=1,2", "-m plan=24GB seed=1,2"),
-        ("--debug -m seed=1,2 --plan a100-80", "-m traceback=true plan=a100-80 seed=1,2"),
-        ("seed=1 --cfg job --debug", "traceback=true seed=1 --cfg job"),
+        ("-m seed=1,2 --plan", "seed=1,2 plan=true -m"),
+        ("--plan -m seed=1,2", "plan=true seed=1,2 -m"),
+        ("-m --plan seed=1,2", "plan=true seed=1,2 -m"),
+        ("-m --plan ~callbacks seed=1,2", "plan=true ~callbacks seed=1,2 -m"),
+        ("-m --plan=24GB seed=1,2", "plan=24GB seed=1,2 -m"),
+        ("-m --plan 24GB seed=1,2", "plan=24GB seed=1,2 -m"),
+        ("--debug -m seed=1,2 --plan a100-80", "traceback=true seed=1,2 plan=a100-80 -m"),
+        ("seed=1 --cfg job --debug", "seed=1 traceback=true --cfg job"),
+        ("seed=1 --info config -m lr=2 -cd mine", "seed=1 lr=2 --info config -m -cd mine"),
         ("--debug", "traceback=true"),
         ("resume=runs/a trust=true", "resume=runs/a trust=true"),
     ],
@@ -35,31 +36,21 @@ from tests.conftest import CONF
 def test_options_become_settings_among_the_others(typed: str, settings: str) -> None:
     """Hydra's parser takes settings in a row alone; what is a setting stays one in further processes."""
     assert " ".join(as_settings("train", typed.split())) == settings
-    again = as_settings("train", settings.split())
-    assert sorted(again) == sorted(settings.split())
+    assert " ".join(as_settings("train", settings.split())) == settings
 
 
 def test_evaluation_has_no_plan() -> None:
     assert as_settings("eval", ["--plan", "--debug", "trust=true"]) == [
-        "--plan",
         "traceback=true",
         "trust=true",
+        "--plan",
     ]
 
 
 @pytest.mark.parametrize("folder", ["runs/a b", "2026_01", "1e5", "true", "x=1, y", "/r/a'b\\"])
-@pytest.mark.parametrize("quoted", [True, False])
-def test_any_folder_can_be_resumed(folder: str, quoted: bool) -> None:
-    """As a command prints it, and as a user types it, without the quotes that Hydra wants."""
-    typed = path_override("resume", folder) if quoted else f"resume={folder}"
+def test_any_folder_can_be_resumed_as_a_command_prints_it(folder: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        assert compose("train", as_settings("train", [typed])).resume == folder
-
-
-@pytest.mark.parametrize("text", ["resume=", "resume=' '"])
-def test_a_folder_without_a_name(text: str) -> None:
-    with pytest.raises(ConfigError, match="resume needs the folder of a run"):
-        as_settings("train", [text])
+        assert compose("train", as_settings("train", [path_override("resume", folder)])).resume == folder
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ VALUES: dict[str, dict[str, str]] = {
         "data.dev_size": "1",
         "data.seed": "-1",
         "data.num_workers": "-1 5000",
-        "optim.lr": "null fast nan 1e30 0",
+        "optim.lr": "null fast nan inf 0",
         "optim.head_lr": "0",
         "optim.layer_decay": "0 1.5",
         "optim.weight_decay": "-1",
@@ -103,7 +103,7 @@ VALUES: dict[str, dict[str, str]] = {
         "logger.tensorboard.name": "true",
     },
     "triplets": {
-        "loss.temperature": "null nan 1e30 0",
+        "loss.temperature": "null nan 0",
         "auxiliary.size": "-1 0 100000000",
         "auxiliary.momentum": "-1 1",
     },
@@ -121,7 +121,8 @@ VALUES: dict[str, dict[str, str]] = {
     "decoder": {"model.adapter.r": "fast"},
     "mix": {
         "loss.terms.a": "${nope}",
-        "loss.weights.a": "nan ${nope}",
+        "loss.weights.a": "${nope}",
+        "loss.weights": "{a:nan}",
     },
     "joint": {
         "data.shares": "{nli:1} {nli:0,sts:1} {nli:-1,sts:1}",

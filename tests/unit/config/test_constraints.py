@@ -135,9 +135,9 @@ def test_a_setting_that_others_refer_to(config: Callable[..., DictConfig]) -> No
             [
                 "4 mistakes:",
                 "model.name is required. Set it on the command line: model.name=...",
-                "optim.lr=nan is no number up to 1e+12.",
-                "trainer.wise_ft=[nan] is no number up to 1e+12.",
+                "optim.lr must be positive, got nan.",
                 "optim.schedule=cos is not among linear, cosine, constant_with_warmup. Did you mean cosine?",
+                "trainer.wise_ft must be a share from 0 to 1, got [nan].",
             ],
         ),
         (

@@ -8,19 +8,21 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from sts_lightning.config.check import flat_keys, path_override, suggest, with_home
+from sts_lightning.config.build import plain
+from sts_lightning.config.check import nodes, path_override, suggest, with_home
 
 Config = Callable[..., DictConfig]
 
 
 def test_suggestions(config: Config) -> None:
-    keys = flat_keys(config())
+    values = plain(config())
+    keys = [f"{key}.{name}" for key, node in nodes(values) for name in node]
     assert suggest("max_steps", keys) == "Did you mean trainer.max_steps?"
     assert "optim.warmup" in suggest("optim.warmpu", keys)
     assert suggest("lr", ["optim.eps", "optim.lr"]) == "Did you mean optim.lr?"  # the group is missing
     # Nothing is similar within the group: its settings are listed rather than a key of another group.
     assert suggest("loss.temprature", keys) == "Settings of loss: official."
-    assert "loss._target_" not in keys
+    assert {"optim.lr", "loss.official", "trainer.extra"} <= set(keys)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,100 @@
-"""What of a stored configuration needs the user's word."""
+"""Stored configurations: those of other versions, and what of one needs the user's word."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.trust import check, requests
-from sts_lightning.core.errors import UntrustedError
+from sts_lightning.config.stored import check, requests
+from sts_lightning.core.errors import CheckpointError, UntrustedError
 from sts_lightning.losses import all_losses
 from sts_lightning.runs.folder import RunFolder
-from tests.conftest import OF_ENCODER
+from tests.conftest import OF_ENCODER, SHORT_RUN
+
+Config = Callable[..., DictConfig]
+
+SETTINGS = (
+    *(*SHORT_RUN, "name=x", "loss=infonce", "data.kind=triplets", "optim.warmup=0.3", "callbacks=ema"),
+    *("evaluation.aggregate=mean", "trainer.save_every=7", "prompt.denoise=shift"),
+)
+
+
+@pytest.fixture
+def stored(config: Config, tmp_path: Path) -> tuple[RunFolder, dict[str, Any]]:
+    """A run folder, and its configuration as plain values."""
+    run = RunFolder(tmp_path)
+    run.save_config(config(*SETTINGS))
+    return run, run.settings()
+
+
+GROUPS = (
+    "",
+    "model",
+    "prompt",
+    "loss",
+    "data",
+    "optim",
+    "trainer",
+    "evaluation",
+    "logger.csv",
+    "callbacks.ema",
+)
+
+
+def test_settings_that_this_version_lacks_are_one_warning(
+    stored: tuple[RunFolder, dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    run, values = stored
+    expected = run.load_config()
+    assert not caplog.records
+    cfg = OmegaConf.create(values)
+    later = [f"{group}.later".removeprefix(".") for group in GROUPS]
+    for key in later:
+        OmegaConf.update(cfg, key, 1, force_add=True)
+    OmegaConf.save(cfg, run.config_file)
+    assert run.load_config() == expected
+    (record,) = caplog.records
+    assert set(record.getMessage().partition("lacks it: ")[2].split(", ")) == set(later)
+
+
+@pytest.mark.parametrize(
+    ("key", "default"),
+    [
+        *(("papers", None), ("regularizer", None), ("trainer.keep_every", None), ("optim.stretch", 1.0)),
+        *((key, None) for key in ("model.layers", "loss.temperature", "data.train_size")),  # of the class
+        *((key, None) for key in ("callbacks.ema.use_buffers", "logger.tensorboard.version")),
+    ],
+)
+def test_settings_that_a_run_lacks_have_their_defaults(
+    key: str, default: object, stored: tuple[RunFolder, dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    run, values = stored
+    parent, _, name = key.rpartition(".")
+    cfg = OmegaConf.create(values)
+    del (OmegaConf.select(cfg, parent) if parent else cfg)[name]
+    run.save_config(cfg)
+    assert OmegaConf.select(run.load_config(), key) == default
+    assert not caplog.records
+
+
+def test_settings_without_a_default(stored: tuple[RunFolder, dict[str, Any]]) -> None:
+    run, values = stored
+    for key in ("loss", "data", "name", "evaluation", "optim.betas"):
+        cfg = OmegaConf.create(values)
+        parent, _, name = key.rpartition(".")
+        del (OmegaConf.select(cfg, parent) if parent else cfg)[name]
+        run.save_config(cfg)
+        with pytest.raises(CheckpointError, match=rf"is not the configuration of a run: it has no {key}\b"):
+            run.load_config()
+    for group, key in (({"lr": "fast"}, r"optim\.lr"), (3, "optim")):
+        run.save_config(OmegaConf.create(values | {"optim": group}))
+        with pytest.raises(CheckpointError, match=rf"its {key} cannot be understood.*Correct {key} "):
+            run.load_config()
 
 
 def test_one_message_names_all_that_needs_the_word(tmp_path: Path) -> None:
