@@ -75,7 +75,10 @@ def test_train_then_evaluate_the_run(cli: Cli, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["test_untuned"] is not None
     again = cli("train.py", "resume=run", fresh=True)
     assert again.returncode == 0
-    assert re.match(r"run has finished: dev [\d.]+, toy [\d.]+; results in run/metrics\.json$", again.stdout)
+    assert re.match(
+        r"run has finished: dev [\d.]+, toy [\d.]+, average [\d.]+; results in run/metrics\.json$",
+        again.stdout,
+    )
     other = cli("train.py", "resume=run", "seed=3")
     assert "leave out seed=3. run has finished. To train on" in other.stderr
     assert "new run with its model and data, and init_from=run." in other.stderr

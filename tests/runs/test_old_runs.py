@@ -105,7 +105,7 @@ def test_is_whole(name: str) -> None:
 
 
 def test_all_are_listed(runs: Path) -> None:
-    main(["runs", "list", str(runs), "--each", "--csv", "table.csv"])
+    main(["runs", "list", str(runs), "--csv", "table.csv"])
     with Path("table.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     listed = {Path(row["run"]).name: float(row["dev"] or "nan") for row in rows}

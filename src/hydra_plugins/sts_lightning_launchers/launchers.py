@@ -3,7 +3,6 @@
 # Annotations are no texts here: dataclasses look these up in a module by its name, which Hydra leaves out.
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,10 +77,9 @@ class JobLauncher(Launcher):
             if adaptive:
                 raise ConfigError("plan lists the jobs of a grid; a search proposes its jobs as it goes.")
             from sts_lightning.sweep.job_list import print_plan
-            from sts_lightning.workflows.checks import check_later_run
 
             card = None if self.config.plan is True else str(self.config.plan)
-            print_plan(grid.composed_jobs(), partial(check_later_run, read=set()), card)
+            print_plan(grid.composed_jobs(), card)
             return []
         try:
             self.run_jobs(grid.to_run())

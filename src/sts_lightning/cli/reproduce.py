@@ -14,45 +14,33 @@ from sts_lightning.core.errors import ConfigError
 from sts_lightning.reproduce.run import list_tables, open_launcher, print_plan, reproduce
 from sts_lightning.reproduce.table import Table, open_table
 
-MODEL = click.option("--model", help="The rows at the scale of conf/scale/MODEL.yaml.")
-RUNS = click.option(
-    "--folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    default="runs/reproduce",
-    show_default=True,
-    help="Folder of the runs of all tables.",
-)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+LAUNCHERS = click.Choice(["process", "slurm", "ray"])
 
 
 def _of_a_table(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command a table in place of the arguments that name it."""
 
+    @click.argument("table")
+    @click.option("--model", help="The rows at the scale of conf/scale/MODEL.yaml.")
+    @click.option("--folder", type=FOLDER, default="runs/reproduce", help="Folder of the runs of all tables.")
     @functools.wraps(command)
     def opened(table: str, model: str | None, folder: Path, **given: Any) -> None:
         command(open_table(table, model, folder), **given)
 
-    return click.argument("table")(MODEL(RUNS(opened)))
+    return opened
 
 
 def _launched(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add how the runs are started."""
-    jobs = click.option(
-        "--jobs", type=click.IntRange(1), help="Jobs at a time. Default: one per GPU, or per two cores."
-    )
-    launcher = click.option(
-        "--launcher",
-        type=click.Choice(["process", "slurm", "ray"]),
-        default="process",
-        help="Default: processes of this machine.",
-    )
-    settings = click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="A setting of the launcher, such as partition=gpu; may be given several times.",
-    )
-    return jobs(launcher(settings(command)))
+    setting = "A setting of the launcher, such as partition=gpu; may be given several times."
+    for option in (
+        click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=setting),
+        click.option("--launcher", type=LAUNCHERS, default="process", help="Default: on this machine."),
+        click.option("--jobs", type=click.IntRange(1), help="At a time. Default: one per GPU or two cores."),
+    ):
+        command = option(command)
+    return command
 
 
 @click.command("list")
@@ -99,7 +87,5 @@ def report_command(table: Table, resamples: int) -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def figure_command(arguments: Sequence[str]) -> None:
     """Draw a figure of a paper: by a script now."""
-    raise ConfigError(
-        "figures are drawn by a script, from run folders.",
-        hint="python examples/paper_figures.py FIGURE RUN...; --help lists them.",
-    )
+    hint = "python examples/paper_figures.py FIGURE RUN...; --help lists them."
+    raise ConfigError("figures are drawn by a script, from run folders.", hint=hint)

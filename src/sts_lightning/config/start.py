@@ -85,7 +85,7 @@ def earlier_runs(
     Raises:
         ConfigError: There is no such experiment, it starts from itself, or its configuration is wrong.
     """
-    start = cfg.init_from
+    start = cfg.get("init_from")  # an evaluation has none
     if not isinstance(start, str) or not start.startswith(EXPERIMENT):
         return []
     name = start.removeprefix(EXPERIMENT)
@@ -93,9 +93,9 @@ def earlier_runs(
         raise ConfigError(f"init_from={start}: the experiment starts from itself.", key="init_from")
     check_choices([f"experiment={name}"])
     shared = first_overrides(name, overrides)
-    composed = compose(shared)
+    composed = compose(shared).copy()  # that of others too
+    earlier = earlier_runs(composed, shared, parent, compose, (*later, name))
     first = without_hydra(composed)
-    earlier = earlier_runs(first, shared, parent, compose, (*later, name))
     check_config(first)  # it would train for hours before the mistake is found in a later one
     folder = parent / configuration_hash(first)
     cfg.init_from = str(folder)

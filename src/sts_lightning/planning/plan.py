@@ -7,8 +7,8 @@ import json
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -23,16 +23,15 @@ from sts_lightning.config.check import check_config
 from sts_lightning.core.console import print_line
 from sts_lightning.core.errors import ConfigError, DataError, UserError, counted
 from sts_lightning.core.hardware import cpu_multiplies_bfloat16, training_chunk_tokens
-from sts_lightning.data.module import DataModule
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.tables import values_of
 from sts_lightning.data.tasks import texts_in
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.meta import stored_bytes
-from sts_lightning.training.assembly import assemble
+from sts_lightning.training.assembly import Parts, assemble
 from sts_lightning.training.auxiliary.teacher import Teacher
 from sts_lightning.training.trainer import count_steps
-from sts_lightning.workflows.checks import check_parts
+from sts_lightning.workflows.checks import check_parts, check_rows, once
 
 GIB = 2**30
 
@@ -234,7 +233,7 @@ def plan(cfg: DictConfig, card: Card | None = None, known: dict[str, Any] | None
     # Of micro batches, which are computed again, one chunk at a time is in memory.
     alive = batch * example if micro is None else min(micro * example, max(chunk, length))
 
-    steps, (padded, kept), evaluated, counts = _count(cfg, data, encoder, chunk, known)
+    steps, (padded, kept), evaluated, counts = _count(drawn, chunk, known)
     seconds, tokens = None, int(steps * kept)
     if peak := card.full if precision == "32-true" else card.half:
         row = kept / (data.batch_size * encoder.tokenizer.rows_of(data.num_views))
@@ -243,14 +242,6 @@ def plan(cfg: DictConfig, card: Card | None = None, known: dict[str, Any] | None
     notes += [*getattr(encoder.plain_backbone, "assumed", ()), *counts]
     found = weights, gradients, optimiser, int(alive * token) + copies, micro
     return Plan(card, *found, trainer.micro_batch_size == "auto", steps, tokens, seconds, tuple(notes))
-
-
-def _once(known: dict[str, Any], make: Callable[[], object], settings: object) -> Any:
-    """Return what has been made of equal settings, or make it."""
-    key = json.dumps(settings, default=OmegaConf.to_container)
-    if key not in known:
-        known[key] = make()
-    return known[key]
 
 
 class Shape:
@@ -345,15 +336,13 @@ class Shape:
 
 
 def _count(
-    cfg: DictConfig, data: DataModule, encoder: SentenceEncoder, chunk: int, known: dict[str, Any]
+    parts: Parts, chunk: int, known: dict[str, Any]
 ) -> tuple[int, tuple[float, float], int, list[str]]:
     """Count the steps, the tokens of one with and without padding, the rows of all evaluations; and notes."""
-    read, final = data.data_set.read, cfg.evaluation.final
-    settings = [{**cfg.data, "batch_size": None, "num_workers": None}, shared_settings(cfg)]
-    data.data_set = replace(data.data_set, read=lambda: _once(known, read, settings))
-    notes = []
+    cfg, data, encoder = parts.cfg, parts.data, parts.encoder
+    final, notes = cfg.evaluation.final, []
     try:
-        data.setup()
+        check_rows(parts, known)
     except DataError as error:
         count = data.published_rows
         if count is None:
@@ -372,7 +361,7 @@ def _count(
         kept = sum(each.num_tokens for each in seen) / len(seen)
         pairs = sum(map(len, texts_in(data.dev, ()))) // (2 if isinstance(data.dev, Ranking) else 1)
         tables = texts_in(data.dev, data.tests if final else ())
-        sentences = _once(known, lambda: len(_sentences(tables)), [settings, final])
+        sentences = once(known, lambda: len(_sentences(tables)), [cfg.data, shared_settings(cfg), final])
     steps = count_steps(cfg.trainer, batches)
     validations = steps.total_steps // steps.val_steps + 1  # once before the first step
     reports = 2 if cfg.evaluation.untuned else 1  # which embed each sentence once
@@ -399,7 +388,9 @@ def line(plan: Plan) -> str:
     return ", ".join(parts)
 
 
-def print_plans(runs: Iterable[tuple[str, DictConfig]], card: str | None) -> list[Plan | UserError]:
+def print_plans(
+    runs: Iterable[tuple[str, DictConfig]], card: str | None, known: dict[str, Any] | None = None
+) -> list[Plan | UserError]:
     """Print runs, each with its plan or why there is none, then what the plans assume.
 
     Runs that are equal but for `WITHOUT_COST` are planned once.
@@ -407,6 +398,7 @@ def print_plans(runs: Iterable[tuple[str, DictConfig]], card: str | None) -> lis
     Args:
         runs: A line for each, empty for none, and its composed configuration.
         card: Name or memory of a card; None for that of `plan`.
+        known: See `plan`.
 
     Returns:
         The plan of each run, or the error for which it has none.
@@ -414,7 +406,7 @@ def print_plans(runs: Iterable[tuple[str, DictConfig]], card: str | None) -> lis
     Raises:
         ConfigError: The card is not known.
     """
-    chosen, known = None if card is None else find_card(card), dict[str, Any]()
+    chosen, known = None if card is None else find_card(card), {} if known is None else known
     plans, found = dict[str, Plan | UserError](), []
     for title, cfg in runs:
         if title:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 import re
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
 
-from sts_lightning.config.identity import leaves, select
+from sts_lightning.config.identity import select
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.files import write_atomic
-from sts_lightning.data.counts import TrainingCount
 from sts_lightning.evaluation.ceiling import ceiling
 from sts_lightning.evaluation.leaks import leak_free_average, published_leaks
 from sts_lightning.evaluation.statistics import Interval, Predictions, paired_difference, score_intervals
@@ -44,9 +44,6 @@ STATED = {
 }
 """What is stated of the runs of a row, with its words in notes: rows that differ are hardly comparable."""
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 
 @dataclass
 class System:
@@ -63,7 +60,7 @@ class System:
         clean: Averages of these on the test pairs that occur in no public training set.
         intervals: Bootstrap intervals over test pairs, by column; none without predictions of all runs.
         stated: `STATED` and what it was ``trained on`` of each run, in words.
-        differing: Data of which the papers have another number of examples.
+        differing: Data of which the papers have another number of examples, in words.
     """
 
     name: str
@@ -75,7 +72,7 @@ class System:
     clean: list[float] = field(default_factory=list)
     intervals: dict[str, Interval] = field(default_factory=dict)
     stated: list[dict[str, str]] = field(default_factory=list)
-    differing: list[TrainingCount] = field(default_factory=list)
+    differing: set[str] = field(default_factory=set)
 
     def mean(self, column: str) -> float | None:
         """Return the mean of a column over the runs; for ``std``, their deviation by average, else by dev."""
@@ -106,18 +103,13 @@ class Collected:
     differences: dict[str, dict[str, dict[str, Interval]]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
-    @property
-    def main(self) -> str | None:
-        """The column that std and interval belong to, if there is one."""
-        return compared_column([column for column in self.columns if column != "std"])
-
-    def tried(self, what: str, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """Return what a function returns; None if it cannot, which is among the problems then."""
+    @contextmanager
+    def noting(self, what: str = "") -> Iterator[None]:
+        """Note among the problems that something cannot be read."""
         try:
-            return read(*args, **kwargs)
+            yield
         except (CheckpointError, ValueError, OSError) as error:
             self.problems.append(f"{what}{error}")
-            return None
 
 
 def collect(table: Table, resamples: int = 1000) -> Collected:
@@ -141,9 +133,10 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
         for system in collected.systems:
             to = by_cell.get(Cell(baseline, system.cell and system.cell.model))
             if to is not None and to is not system and to.intervals and system.intervals:
-                names = f"{system.name} against {to.name}: "
-                found = collected.tried(names, _difference, system, to, resamples)
-                differences |= {} if found is None else {system.name: found}
+                with collected.noting(f"{system.name} against {to.name}: "):
+                    check_same_texts([run.folder for run in (*system.runs.runs, *to.runs.runs)])
+                    found = paired_difference(system.predictions, to.predictions, resamples)
+                    differences[system.name] = found
     for name, values in spec.published.get(CITED, {}).items():
         published = {"": dict(zip(spec.columns, values, strict=True))}
         collected.systems.append(System(name, None, published))
@@ -153,42 +146,39 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
 def _system(collected: Collected, cell: Cell, jobs: Mapping[Run, Job], resamples: int) -> System:
     """Read the finished runs of a row."""
     table, spec = collected.table, collected.table.spec
-    models = [cell.model] if cell.model in spec.published else [key for key in spec.published if key != CITED]
     published = {
-        str(model): dict(zip(spec.columns, spec.published[model][cell.row], strict=True))
-        for model in models
-        if model is not None and cell.row in spec.published[model]
+        model: dict(zip(spec.columns, systems[cell.row], strict=True))
+        for model, systems in spec.published.items()
+        if model != CITED and cell.row in systems
     }
+    if cell.model in published:
+        published = {cell.model: published[cell.model]}
     several = table.scale is None and len(spec.models) > 1
     system = System(f"{cell.model}, {cell.row}" if several else cell.row, cell, published)
     runs = {jobs[run].folder: run for run in table.runs(cell)}
-    system.planned, finished = len(runs), []
-    for path, run in runs.items():
-        listed = read_run(RunFolder(path))
-        collected.problems += [listed.problem] if listed.problem else []
-        if listed.metrics is None:
-            continue
-        finished.append(listed)
-        trained = run.start if run.entry == "eval" else run
-        settings = None
-        if trained is not None:
-            settings = collected.tried("", RunFolder(jobs[trained].folder).settings) or {}
-            counts = [count for count in listed.metrics.trained_on if count is not None and count.differs]
-            system.differing += [count for count in counts if count not in system.differing]
-        system.stated.append(_stated(listed.metrics, settings))
-        if "average" in listed.metrics.scores and listed.folder.predictions_file.is_file():
-            found = collected.tried("", comparable_predictions, listed.folder)
-            system.predictions += [] if found is None else [found]
-    system.runs = Group(finished, {})
+    read = [read_run(RunFolder(path)) for path in runs]
+    collected.problems += [run.problem for run in read if run.problem]
+    system.planned, system.runs = len(runs), Group([run for run in read if run.metrics is not None], {})
+    for run in system.runs.runs:
+        assert run.metrics is not None
+        planned = runs[run.folder.path]
+        trained = planned.start if planned.entry == "eval" else planned
+        settings = None if trained is None else read_run(jobs[trained].run_folder).settings
+        system.stated.append(_stated(run.metrics, settings))
+        counts = filter(None, run.metrics.trained_on)
+        system.differing |= {f"{each} ({each.reasons or each.source})" for each in counts if each.differs}
+        if run.value("average") is not None and run.folder.predictions_file.is_file():
+            with collected.noting():
+                system.predictions.append(comparable_predictions(run.folder))
     averages = (leak_free_average(found, published_leaks()) for found in system.predictions)
     system.clean = [average for average in averages if average is not None]
-    reported = sum(run.value("average") is not None for run in finished)
-    if 0 < len(system.predictions) < reported:
+    reported = sum(run.value("average") is not None for run in system.runs.runs)
+    if len(system.predictions) == reported > 0:
+        with collected.noting(f"{system.name}: "):
+            system.intervals = score_intervals(system.predictions, resamples)
+    elif system.predictions:
         text = f"{system.name}: predictions of {len(system.predictions)} of {reported} runs, so no intervals."
         collected.problems.append(text)
-    elif system.predictions:
-        what = f"{system.name}: "
-        system.intervals = collected.tried(what, score_intervals, system.predictions, resamples) or {}
     return system
 
 
@@ -197,12 +187,11 @@ def _stated(metrics: RunMetrics, trained: Mapping[str, Any] | None) -> dict[str,
 
     Args:
         metrics: Its results.
-        trained: Settings of the training that its weights come from; None: there was none.
+        trained: Settings of the training that its weights come from, by dotted key; None: there was none.
     """
     details = metrics.details
     training = details.get("training", {})
-    dev = {} if trained is None else select(leaves(trained), {"dev"})
-    counts = () if trained is None else metrics.trained_on
+    dev = select(trained or {}, {"dev"})
     chosen = ", ".join(f"{key}={value}" for key, value in dev.items() if value is not None)
     return {
         "evaluation": evaluation_text(details),
@@ -210,38 +199,33 @@ def _stated(metrics: RunMetrics, trained: Mapping[str, Any] | None) -> dict[str,
         "training": UNTRAINED if training is None else in_words(training, *MODEL_SETTINGS),
         "seed": UNTRAINED if training is None else str(details.get("seed", UNKNOWN)),
         "version": str(details.get("versions", {}).get("sts-lightning", UNKNOWN)),
-        "trained on": ", then ".join(str(count or UNKNOWN) for count in counts) or UNTRAINED,
+        "trained on": ", then ".join(str(count or UNKNOWN) for count in metrics.trained_on) or UNTRAINED,
     }
-
-
-def _difference(system: System, to: System, resamples: int) -> dict[str, Interval]:
-    check_same_texts([run.folder for run in (*system.runs.runs, *to.runs.runs)])
-    return paired_difference(system.predictions, to.predictions, resamples)
 
 
 def scores_frame(collected: Collected) -> pd.DataFrame:
     """Return the scores below the published ones, unrounded, with what is stated of the runs."""
-    table, columns, main = collected.table, collected.columns, collected.main
+    spec, columns = collected.table.spec, collected.columns
+    main = compared_column(columns)  # what std and interval belong to
     rows: list[dict[str, Any]] = []
     for system in collected.systems:
         row: dict[str, Any] = {"": system.name, "row": RUNS if system.cell else CITED}
         for model, values in system.published.items():
-            named = len(table.spec.models) > 1 or model not in (
-                system.cell and system.cell.model,
-                "published",
-            )
-            source = f"published, {model}" if model and named else "published"
-            rows.append(row | {"source": source, **values, "why": table.spec.why.get(system.name)})
+            alone = model in ("", "published") or [model] == spec.models == [
+                system.cell and system.cell.model
+            ]
+            source = "published" if alone else f"published, {model}"
+            rows.append(row | {"source": source, "why": spec.why.get(system.name)} | values)
         if system.cell is None:
             continue
-        row |= {"source": "here"} | {column: system.mean(column) for column in columns}
+        row |= {"source": "here", "runs": f"{len(system.runs.runs)} of {system.planned}"}
+        row |= {column: system.mean(column) for column in columns}
         if main is not None and "std" not in columns:
             row["std"] = system.runs.deviation("GB" if main == "memory" else main)
         if main in system.intervals:
             row |= {"low": system.intervals[main].low, "high": system.intervals[main].high}
         if system.clean:
             row[CLEAN] = statistics.mean(system.clean)
-        row["runs"] = f"{len(system.runs.runs)} of {system.planned}"
         rows.append(row | {name: system.words(name) for name in (*STATED, "trained on")})
     gold = next((system.predictions[0] for system in collected.systems if system.predictions), {})
     ceilings = {task: ceiling(scores) for task, (_, scores) in of_pairs(gold).items()}
@@ -265,49 +249,39 @@ def text_frames(collected: Collected) -> dict[str, pd.DataFrame]:
     other = any(system.differing for system in collected.systems)
     frames = {f"{collected.table.spec.title}{' (on other data than published)' if other else ''}": shown}
     for baseline, systems in collected.differences.items():
-        rows = [{"": name, **{task: _marked(row[task]) for task in row}} for name, row in systems.items()]
+        rows = [{"": name, **row} for name, row in systems.items()]
         title = f"Difference to {baseline}, with paired bootstrap intervals (95 %) over test pairs"
         frames |= {title: pd.DataFrame(rows)} if rows else {}
     return {title: each.map(_text) for title, each in frames.items()}
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Interval):
+        return f"{value}{' *' if value.low > 0 or value.high < 0 else ''}"
     return "" if pd.isna(value) else f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
-def _marked(interval: Interval) -> str:
-    return f"{interval}{' *' if interval.low > 0 or interval.high < 0 else ''}"
 
 
 def notes(collected: Collected) -> list[str]:
     """Return the notes needed to read the table."""
     table, systems, text = collected.table, collected.systems, []
+    main = compared_column(collected.columns)
     if table.scale is not None:
-        text.append(
-            f"Run at the scale of {table.scale}, with shorter schedules: not the published models. Compare "
-            "rankings with theirs, not values."
-        )
+        what = "with shorter schedules: not the published models. Compare rankings with theirs, not values."
+        text.append(f"Run at the scale of {table.scale}, {what}")
     elif table.spec.mixes:
         text.append(f"It mixes {table.spec.mixes}.")
     text.append(f"`here`: {'scores x 100, ' if 'average' in collected.columns else ''}mean over seeds.")
-    if any(system.intervals for system in systems):
-        text.append(f"`interval`: 95 % of {collected.main}, bootstrap over test pairs.")
-        text.append(
-            "`binary ceiling`: the best Spearman of a scorer with two values on each set, ties as in the "
-            "gold scores. A row above it tells more than similar from dissimilar."
-        )
+    if any(main in system.intervals for system in systems):
+        text.append(f"`interval`: 95 % of {main}, bootstrap over test pairs.")
+        text.append("`binary ceiling`: the best Spearman of a scorer with two values on each set.")
     text += setting_notes(systems)
     if any(system.clean for system in systems):
-        text.append(
-            f"`{CLEAN}`: the average on the test pairs that do not occur in {published_leaks().training}, "
-            "not even nearly equal. Compare rows by it, not a row with its own average."
-        )
+        what = f"the average on the test pairs that do not occur in {published_leaks().training}"
+        text.append(f"`{CLEAN}`: {what}, not even nearly equal. It compares rows.")
     if cited := [f"{name} ({table.spec.why[name]})" for name in table.spec.published.get(CITED, {})]:
         text.append(f"Cited, not run: {'; '.join(cited)}.")
-    for system in systems:
-        if system.differing:
-            data = "; ".join(f"{count} ({count.reasons or count.source})" for count in system.differing)
-            text.append(f"On other data than published: {system.name}, {data}.")
+    differing = {system.name: "; ".join(sorted(system.differing)) for system in systems if system.differing}
+    text += [f"On other data than published: {name}, {data}." for name, data in differing.items()]
     return text + [f"Left out: {problem}" for problem in dict.fromkeys(collected.problems)]
 
 

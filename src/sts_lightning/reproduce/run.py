@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra.errors import HydraException
 from hydra.utils import instantiate
-from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import path_override
-from sts_lightning.config.compose import compose_job, compose_train, explain
+from sts_lightning.config.compose import compose_job
 from sts_lightning.config.folders import Entry, command_line, files_of
 from sts_lightning.core.console import print_line
 from sts_lightning.core.errors import ConfigError, FailedJobsError, RunningElsewhereError, UserError, counted
 from sts_lightning.reproduce.table import CITED, RUNS, Table, load_spec
+from sts_lightning.sweep.gpu_pool import visible_gpus
+from sts_lightning.sweep.grid import ComposedJob, named
 from sts_lightning.sweep.job import Job
 from sts_lightning.sweep.job_list import print_run
 
@@ -41,16 +41,14 @@ def reproduce(table: Table, launcher: str, settings: Sequence[str], resamples: i
         UserError: Some have not finished.
     """
     run_jobs = open_launcher(table, launcher, settings)
-    _, jobs = table.jobs()
+    _, grid = table.jobs()
+    jobs = [each.job for each in grid.jobs.values()]
     left = [job for job in jobs if not job.run_folder.finished]
-    if launcher == "process" and table.spec.needs.gpus and table.scale is None and len(left) == len(jobs):
-        import torch  # not needed for a report
-
-        if not torch.cuda.is_available():
-            raise ConfigError(
-                f"each run of this table needs {table.spec.needs}, and no GPU is visible. --model minilm "
-                "runs the same rows at a small scale, and `reproduce plan` shows the runs."
-            )
+    if launcher == "process" and any(job.demand.required for job in left) and not visible_gpus():
+        raise ConfigError(
+            f"each run of this table needs {table.spec.needs}, and no GPU is visible. --model minilm "
+            "runs the same rows at a small scale, and `reproduce plan` shows the runs."
+        )
     try:
         run_jobs(left)
     except (FailedJobsError, RunningElsewhereError) as error:
@@ -80,12 +78,9 @@ def open_launcher(table: Table, name: str, settings: Sequence[str]) -> RunJobs:
         path_override("hydra.sweep.dir", table.root),
         *(f"hydra.launcher.{setting}" for setting in settings),
     )
-    try:
+    with named(overrides, f"--launcher {name}"):
         cfg = compose_job("train", overrides)
         launcher: Any = instantiate(cfg.hydra.launcher)
-    except (HydraException, OmegaConfBaseException) as error:
-        cause = explain(error, "train", overrides)
-        raise ConfigError(f"--launcher {name}: {cause}", key=cause.key) from error
     launcher.config = cfg
     run_jobs: RunJobs = launcher.run_jobs
     return run_jobs
@@ -119,22 +114,22 @@ def print_plan(table: Table, at_once: int | None, card: str | None) -> None:
     Raises:
         ConfigError: The card is not known.
     """
-    by_run, jobs = table.jobs()
+    by_run, grid = table.jobs()
+    jobs = [each.job for each in grid.jobs.values()]
     for job in jobs:
         entry: Entry = "train" if Path(job.script).stem == "train" else "eval"
         print_run(job.run_folder, command_line(entry, *job.overrides))
     from sts_lightning.planning.plan import Plan, print_plans  # torch, for which the list does not wait
 
-    rows: dict[tuple[str, ...], list[Job]] = {}
+    rows: dict[str, list[ComposedJob]] = {}
     for run, job in by_run.items():
         if run.entry == "train":
-            same = tuple(text for text in run.overrides if not text.startswith("seed="))
-            rows.setdefault(same, []).append(job)
-    plans = print_plans(((command_line("train", *row), compose_train(row)) for row in rows), card)
+            rows.setdefault(command_line("train", *run.without_seed), []).append(grid.jobs[job.folder])
+    plans = print_plans(((row, composed[0].cfg) for row, composed in rows.items()), card)
     known = [each.seconds for each in plans if isinstance(each, Plan) and each.seconds is not None]
-    left = [[job for job in row if not job.run_folder.finished] for row in rows.values()]
+    left = [sum(not each.job.run_folder.finished for each in row) for row in rows.values()]
     text = f"{counted(len(jobs), 'run')}, {sum(not job.run_folder.finished for job in jobs)} left"
     if len(known) == len(rows):
-        hours = sum(seconds * len(row) for seconds, row in zip(known, left, strict=True)) / 3600
+        hours = sum(seconds * count for seconds, count in zip(known, left, strict=True)) / 3600
         text += f"; trainings: about {hours / (at_once or 1):.1f} hours, {at_once or 1} at a time"
     print_line(f"{text}." + ("" if table.scale else f" Each needs: {table.spec.needs}."))

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sts_lightning.config.check import path_override
-from sts_lightning.config.compose import compose_job
-from sts_lightning.config.folders import Entry, files_of, script_of
-from sts_lightning.config.start import earlier_runs
-from sts_lightning.core.errors import ConfigError, counted
+from sts_lightning.config.compose import composing
+from sts_lightning.config.folders import Entry, files_of
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import as_type
-from sts_lightning.sweep.gpu_pool import demand_of
-from sts_lightning.sweep.grid import named
-from sts_lightning.sweep.job import Job, job_folder
+from sts_lightning.sweep.grid import Grid
+from sts_lightning.sweep.job import Job
 
 CITED = "cited"
 """Key of ``published`` for systems that are cited but not run here, and mark of their rows."""
@@ -70,28 +68,7 @@ class Row:
     @property
     def start(self) -> str | None:
         """Name of the row whose run it starts from, or evaluates."""
-        named = (text.partition("=row:") for text in self.overrides)
-        return next((name for key, found, name in named if found and key in STARTS.values()), None)
-
-
-@dataclass
-class Requirements:
-    """Hardware and time required by each run of a table.
-
-    Attributes:
-        gpus: Number of GPUs; 0: none.
-        memory: Memory of each GPU in GB.
-        hours: Most hours of a run.
-    """
-
-    gpus: int = 0
-    memory: int = 0
-    hours: float = 1.0
-    __pydantic_config__ = FORBID
-
-    def __str__(self) -> str:
-        hardware = f"{counted(self.gpus, 'GPU')} with {self.memory} GB" if self.gpus else "no GPU"
-        return f"{hardware}, up to {f'{self.hours:g} h' if self.hours >= 1 else f'{60 * self.hours:.0f} min'}"
+        return next((text.partition("=row:")[2] for text in self.overrides if "=row:" in text), None)
 
 
 @dataclass
@@ -102,7 +79,7 @@ class TableSpec:
         title: Heading of the table.
         rows: Systems by name.
         seeds: Random seeds; each trained row has one run per seed.
-        needs: Requirements of each run.
+        needs: What each run needs, in words: hardware and time.
         mixes: Whose settings it mixes, in words: the paper's or its code's with others.
         like: Table whose specification is the base of this one; it may have a base itself. A row, or its
             published values, of the base that is null here is left out.
@@ -122,7 +99,7 @@ class TableSpec:
     title: str
     rows: dict[str, Row]
     seeds: list[int] = field(default_factory=lambda: [1, 2, 3])
-    needs: Requirements = field(default_factory=Requirements)
+    needs: str = "no GPU, up to 1 h"
     mixes: str = ""
     like: str | None = None
     models: list[str] = field(default_factory=list)
@@ -151,26 +128,49 @@ def load_spec(name: str) -> TableSpec:
         spec: TableSpec = as_type(values, TableSpec)
     except ValueError as error:
         raise ConfigError(f"conf/reproduce/{name}.yaml: {error}.") from error
-    for key, mistake in _mistakes(spec):
-        raise ConfigError(f"conf/reproduce/{name}.yaml: {key} {mistake}", key=key)
+    wrong = [f"baselines names {row}, not among rows" for row in spec.baselines if row not in spec.rows]
+    for model, systems in spec.published.items():
+        place, known = ("why", spec.why) if model == CITED else ("rows", spec.rows)
+        for row, scores in systems.items():
+            wrong += [] if row in known else [f"published.{model}.{row} is not among {place}"]
+            if len(scores) != len(spec.columns):
+                wrong.append(
+                    f"published.{model}.{row} has {len(scores)} values for {len(spec.columns)} columns"
+                )
+    if wrong:
+        raise ConfigError(f"conf/reproduce/{name}.yaml: {wrong[0]}.")
     return spec
 
 
 def _with_base(name: str) -> dict[str, Any]:
     """Read a table merged into the one that it is like, which may be like another one."""
-    files = files_of("reproduce")
-    if name not in files:
-        raise ConfigError(f"there is no table {name}; there are: {', '.join(files)}.", key="table")
+    folder, _, file = f"reproduce/{name}".rpartition("/")  # what tables share is in folders below
+    if (path := files_of(folder).get(file)) is None:
+        known = ", ".join(files_of("reproduce"))
+        raise ConfigError(f"there is no table {name}; there are: {known}.", key="table")
     try:
-        values = OmegaConf.to_container(OmegaConf.load(files[name]))
+        values = OmegaConf.to_container(OmegaConf.load(path))
     except (YAMLError, OmegaConfBaseException) as error:
-        raise ConfigError(f"{files[name]} cannot be read: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict) or not isinstance(values.get("rows", {}), dict):
-        raise ConfigError(f"{files[name]} must hold keys and values, and rows by name.")
+        raise ConfigError(f"{path} must hold keys and values, and rows by name.")
     table: dict[str, Any] = {str(key): value for key, value in values.items()}
-    for name, row in table.get("rows", {}).items():
-        table["rows"][name] = {"train": row} if isinstance(row, list) else row
+    for name, row in list(table.pop("rows", {}).items()):
+        table.setdefault("rows", {}).update(_swept(str(name), row))
     return table if "like" not in table else _merged(_with_base(str(table["like"])), table)
+
+
+def _swept(name: str, row: Any) -> dict[str, Any]:
+    """Return a row by name; for a name with ``{KEY=A,B}``, a row with the override for each of the values."""
+    row = {"train": row} if isinstance(row, list) else row
+    sweep = re.search(r"{([^{}]+)=([^{}]+)}", name)
+    if sweep is None or row is None:
+        return {name: row}
+    kind, rows = "eval" if "eval" in row else "train", dict[str, Any]()
+    for value in sweep[2].split(","):
+        texts = [text.replace(f"{{{sweep[1]}}}", value) for text in row.get(kind, [])]
+        rows |= _swept(name.replace(sweep[0], value), row | {kind: [*texts, f"{sweep[1]}={value}"]})
+    return rows
 
 
 def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -180,25 +180,6 @@ def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         both = isinstance(value, dict) and isinstance(base.get(key), dict)
         merged[key] = _merged(base[key], value) if both else value
     return {key: value for key, value in merged.items() if value is not None}
-
-
-def _mistakes(spec: TableSpec) -> Iterator[tuple[str, str]]:
-    """Yield the key of each wrong reference, and what is wrong with it."""
-    for name, row in spec.rows.items():
-        if row.start is not None and row.start not in spec.rows.keys() - {name}:
-            yield f"rows.{name}", f"starts from {row.start}, not among the other rows."
-    for name in spec.baselines:
-        if name not in spec.rows:
-            yield "baselines", f"names {name}, not among rows."
-    for model, systems in spec.published.items():
-        for name, values in systems.items():
-            key = f"published.{model}.{name}"
-            if model != CITED and name not in spec.rows:
-                yield key, "is not among rows."
-            if model == CITED and not spec.why.get(name, "").strip():
-                yield f"why.{name}", "is missing: why is this cited system not run?"
-            if len(values) != len(spec.columns):
-                yield key, f"has {len(values)} values, and there are {len(spec.columns)} columns."
 
 
 class Cell(NamedTuple):
@@ -220,6 +201,16 @@ class Run(NamedTuple):
     entry: Entry
     overrides: tuple[str, ...]
     start: Run | None = None
+
+    @property
+    def without_seed(self) -> tuple[str, ...]:
+        """The overrides that it has with each seed."""
+        return tuple(text for text in self.overrides if not text.startswith("seed="))
+
+    @property
+    def chain(self) -> list[Run]:
+        """The run after those that it starts from."""
+        return [self] if self.start is None else [*self.start.chain, self]
 
 
 class Table:
@@ -260,19 +251,17 @@ class Table:
 
     def all_runs(self) -> list[Run]:
         """Return all runs, each once and after the one that it starts from."""
+        runs = (run for cell in self.cells for run in self.runs(cell))
+        return list(dict.fromkeys(each for run in runs for each in run.chain))
 
-        def with_starts(run: Run) -> Iterator[Run]:
-            yield from with_starts(run.start) if run.start else ()
-            yield run
-
-        shown = (run for cell in self.cells for run in self.runs(cell))
-        return list(dict.fromkeys(each for run in shown for each in with_starts(run)))
-
-    def _run(self, name: str, model: str | None, seed: int) -> Run:
-        row, spec = self.spec.rows[name], self.spec
-        start = None if row.start is None else self._run(row.start, model, seed)
+    def _run(self, name: str, model: str | None, seed: int, later: tuple[str, ...] = ()) -> Run:
+        spec = self.spec
+        if (row := spec.rows.get(name)) is None or name in later:
+            key, why = f"rows.{later[-1]}", "no row" if row is None else "to start from it"
+            raise ConfigError(f"conf/reproduce/{self.name}.yaml: {key} starts from {name}, {why}.", key=key)
+        start = None if row.start is None else self._run(row.start, model, seed, (*later, name))
         own = [text for text in row.overrides if "=row:" not in text] + row.at.get(model or "", [])
-        own = [*([] if model is None else [f"model={model}"]), *own]
+        own = [f"model={model}", *own] if model else own
         if row.eval is not None:
             return Run("eval", _last_of_each(own), start)
         shared = [*spec.overrides, *spec.at.get(model or "", [])]
@@ -280,7 +269,7 @@ class Table:
         shared += ["evaluation.final=false"] if self.reports_apart else []
         return Run("train", _last_of_each([*shared, *own, *([] if row.once else [f"seed={seed}"])]), start)
 
-    def jobs(self) -> tuple[dict[Run, Job], list[Job]]:
+    def jobs(self) -> tuple[dict[Run, Job], Grid]:
         """Compose all runs, which takes a while: those that differ in seed and start only are composed once.
 
         Returns:
@@ -290,40 +279,24 @@ class Table:
         Raises:
             ConfigError: A configuration is wrong; the message names the run.
         """
-        jobs: dict[Run, Job] = {}
-        by_folder: dict[Path, Job] = {}
-        for run in self.all_runs():
-            script, texts, key = str(script_of(run.entry)), run.overrides, STARTS[run.entry]
-            before = None if run.start is None else jobs[run.start]
-            needs: tuple[Path, ...] = () if before is None else (*before.needs, before.folder)
-            texts += () if before is None else (path_override(key, before.folder),)
-            with named(run.overrides):
-                composed = _compose(run, {} if before is None else {key: str(before.folder)})
-                first = [] if run.entry == "eval" else earlier_runs(composed, texts, self.root, _train)
-            for each in first:
-                job = Job(
-                    len(by_folder), each.overrides, each.folder, demand_of(each.cfg), script, needs=needs
-                )
-                by_folder.setdefault(job.folder, job)
-                needs = (*needs, job.folder)
-            folder = self.root / job_folder(composed).name
-            job = Job(len(by_folder), texts, folder, demand_of(composed), script, needs=needs)
-            jobs[run] = by_folder.setdefault(folder, job)
-        return jobs, list(by_folder.values())
+        runs, jobs = self.all_runs(), dict[Run, Job]()
 
+        def composed(_: list[str], number: int) -> DictConfig:
+            run = runs[number]
+            cfg = grid.whole(run.entry, run.without_seed).copy()
+            cfg.hydra.sweep.dir = str(self.root)
+            for text in {*run.overrides} - {*run.without_seed}:
+                cfg.seed = int(text.removeprefix("seed="))
+            if run.start is not None:
+                cfg[STARTS[run.entry]] = str(jobs[run.start].folder)
+            return cfg
 
-def _compose(run: Run, start: Mapping[str, str]) -> DictConfig:
-    seeds = [text for text in run.overrides if text.startswith("seed=")]
-    composed = compose_job(run.entry, tuple(text for text in run.overrides if text not in seeds)).copy()
-    with open_dict(composed):
-        composed.update(start)
-        for text in seeds:
-            composed.seed = int(text.removeprefix("seed="))
-    return composed
-
-
-def _train(overrides: list[str]) -> DictConfig:
-    return compose_job("train", tuple(overrides))
+        grid = Grid(composed)
+        with composing():
+            for number, run in enumerate(runs):
+                texts = [path_override(STARTS[run.entry], jobs[run.start].folder)] if run.start else []
+                jobs[run] = grid.add(number, [*run.overrides, *texts])
+        return jobs, grid
 
 
 def _last_of_each(overrides: list[str]) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.files import read_json, replacing, write_atomic
 from sts_lightning.core.processes import batch_job, is_first_process, requeued
 from sts_lightning.runs.history import read_history
-from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics, write_metrics
+from sts_lightning.runs.metrics import RunMetrics, read_metrics
 
 State = Literal["new", "started", "interrupted", "finished"]
 """Progress of a run.
@@ -91,12 +91,6 @@ class RunFolder:
         self.page_file = self.path / "report.html"
         self.mlflow_run = self.path / "mlflow_run"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RunFolder) and self.path == other.path
-
-    def __hash__(self) -> int:
-        return hash(self.path)
-
     @property
     def name(self) -> str:
         """Path relative to the working directory, if it is inside."""
@@ -131,11 +125,6 @@ class RunFolder:
         """Whether the results exist."""
         return self.state == "finished"
 
-    @property
-    def resumable(self) -> bool:
-        """Whether there is a checkpoint to resume from."""
-        return self.state == "interrupted"
-
     def start(self, init_from: str) -> RunFolder:
         """Return the folder of the run that this one starts from; moved along with it, it lies beside it.
 
@@ -169,10 +158,9 @@ class RunFolder:
             CheckpointError: See `load_config`.
             UntrustedError: One of them is not of a class of this package.
         """
-        empty: dict[str, Any] = {"logger": {}, "callbacks": {}}
-        empty |= dict.fromkeys(("data", "loss", "regularizer", "auxiliary"))
-        left_out = {name: value for name, value in empty.items() if name not in built}
-        return self._load({**self.settings(), **left_out}, trust=False)
+        left_out = {"data", "loss", "regularizer", "auxiliary"} - {*built}
+        empty: dict[str, Any] = {"logger": {}, "callbacks": {}, **dict.fromkeys(left_out)}
+        return self._load({**self.settings(), **empty}, trust=False)
 
     def _load(self, values: dict[Any, Any], trust: bool) -> DictConfig:
         source = str(self.config_file)
@@ -194,14 +182,11 @@ class RunFolder:
         """Return the digests of the user's files that the run was started with; empty if none are stored.
 
         Raises:
-            CheckpointError: The file of the digests, or that of the results, is broken.
+            CheckpointError: The file of the results is broken.
         """
         if self.metrics_file.is_file():
             return dict(self.metrics().content.get("files", {}))
-        try:
-            return read_json(self.files_file, dict[str, str]) if self.files_file.is_file() else {}
-        except (OSError, ValueError) as error:
-            raise CheckpointError(f"{self.files_file} is broken: {error}.") from error
+        return dict(read_json(self.files_file)) if self.files_file.is_file() else {}
 
     def save_config(self, cfg: DictConfig, files: Mapping[str, str] | None = None) -> None:
         """Write the configuration with all interpolations resolved, without what is of the command alone.
@@ -246,12 +231,14 @@ class RunFolder:
         return [*(details.get("earlier") or []), {"run": str(self.path), **cost}]
 
     def save_metrics(self, metrics: RunMetrics) -> None:
-        """Write the results, which marks the run as finished."""
-        write_metrics(self.metrics_file, metrics)
+        """Write the results, which marks the run as finished.
 
-    def trained_on(self) -> TrainedOn:
-        """Return the data that the run and those before it were trained on; unknown without results."""
-        return self.known_metrics().trained_on
+        Raises:
+            ValueError: A number is NaN or infinite, which no reader of JSON has to accept.
+        """
+        dev = {} if metrics.dev is None else {"dev": metrics.dev}
+        contents = {"test": metrics.test, **dev, **metrics.details}
+        write_atomic(self.metrics_file, json.dumps(contents, indent=2, allow_nan=False) + "\n")
 
     def history(self) -> list[dict[str, Any]]:
         """Read the rows of the history; empty if there is none."""
@@ -269,19 +256,15 @@ class RunFolder:
             CheckpointError: The checkpoint is missing or broken.
         """
         path = self.checkpoint(which)
-        if not path.is_file():
-            raise CheckpointError(f"{path} does not exist.")
         import torch  # not needed by a sweep, which starts other processes
 
         try:
-            checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+            checkpoint: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
             damaged = zipfile.ZipFile(path).testzip() if whole else None  # torch checks no sums
         except Exception as error:  # the unpickler of torch raises various errors
             raise CheckpointError(f"{path} is not a readable checkpoint ({type(error).__name__}).") from error
         if damaged is not None:
             raise CheckpointError(f"{path} is broken: the check sum of its part {damaged} is wrong.")
-        if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
-            raise CheckpointError(f"{path} is not a checkpoint of a run: it has no state_dict.")
         return checkpoint
 
     def write_checkpoint(self, which: Checkpoint, content: Mapping[str, Any]) -> None:
@@ -303,17 +286,13 @@ class RunFolder:
 
     def remove_state(self) -> None:
         """Remove what only a run that trains needs; a run that is killed before keeps it."""
-        which: Checkpoint
-        for which in ("best", "last"):
-            self.checkpoint(which).unlink(missing_ok=True)
+        self.checkpoint("best").unlink(missing_ok=True)
+        self.checkpoint("last").unlink(missing_ok=True)
 
     def why_missing(self, which: Which) -> str:
         """Return the end of a message that weights are missing: why, and what to do."""
-        if isinstance(which, int):
-            kept = ", ".join(str(step) for step in self.kept_steps())
-            return f": the steps kept are {kept}" if kept else ": trainer.keep_every=N keeps every N-th step"
-        if self.finished:
-            return ": the run has finished, and the folder was removed afterwards"
+        if self.finished or isinstance(which, int):
+            return f"; steps kept (trainer.keep_every): {self.kept_steps() or 'none'}"
         return f": the run has not finished; {path_override('resume', self.name)} finishes it"
 
     def remove_temporaries(self) -> None:
@@ -323,11 +302,10 @@ class RunFolder:
         """
         for folder in (self.path, self.checkpoints, self.plots):
             for path in folder.glob(".*"):
-                if path.is_dir():
-                    if re.fullmatch(r"\.(model|final|step_[0-9]+)\.\w+", path.name):
-                        shutil.rmtree(path)
-                elif re.fullmatch(r"\..+\.[0-9]+", path.name):
+                if path.is_file() and re.fullmatch(r"\..+\.[0-9]+", path.name):
                     path.unlink()
+                elif re.fullmatch(r"\.(model|final|step_[0-9]+)\.\w+", path.name):
+                    shutil.rmtree(path)
 
     def remove_if_empty(self) -> None:
         """Remove the folder if it is empty, and its empty parents below the working directory."""
@@ -360,9 +338,6 @@ def _meant(folder: Path, config_file: str) -> str | None:
     """Return what the user may have meant by something that is no run folder."""
     if any((folder / name).is_file() for name in OF_MODELS):
         return f"It holds a model: name it by model=encoder {path_override('model.name', folder)}."
-    whole = next((parent for parent in folder.parents[:2] if (parent / config_file).is_file()), None)
-    if whole is not None:
-        return f"Did you mean {whole}?"
     inside = [path for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{config_file}")]
     if not inside:
         return None
@@ -380,13 +355,10 @@ def check_distinct(runs: Sequence[Path], key: str = "runs") -> None:
     Raises:
         ConfigError: A run is named twice.
     """
-    named: dict[str, Path] = {}
-    for run in runs:
-        real = os.path.realpath(run)
-        if real in named:
-            same = "" if run == named[real] else f", as {named[real]} and {run}"
-            raise ConfigError(f"{key}: {run} is named twice{same}, and would count as often.", key=key)
-        named[real] = run
+    real = [os.path.realpath(run) for run in runs]
+    for run, path in zip(runs, real, strict=True):
+        if real.count(path) > 1:
+            raise ConfigError(f"{key}: {run} is named twice, and would count as often.", key=key)
 
 
 def timed_folder(parent: str, claim: bool = True) -> str:

@@ -31,19 +31,3 @@ def read_history(path: Path) -> list[dict[str, Any]]:
             line = reader.reader.line_num or 1
             raise CheckpointError(f"{path}, line {line}: cannot be read ({error}).") from error
     return rows
-
-
-def scores_before_and_at(
-    history: list[dict[str, Any]], metric: str, step: int
-) -> tuple[float | None, float | None]:
-    """Return a metric before training (step 0) and at a step; None if the history lacks it.
-
-    Both are measured in the same precision, so that they are comparable to the last digit.
-
-    Args:
-        history: Rows of `read_history`.
-        metric: Name of the column.
-        step: Optimiser step.
-    """
-    at = {row["step"]: row.get(metric) for row in history}
-    return at.get(0), at.get(step)

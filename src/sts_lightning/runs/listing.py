@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
-import logging
 import math
 import os
 import statistics
@@ -16,19 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
+import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
 from sts_lightning.config.check import shown
 from sts_lightning.config.identity import RESULT, SHOWN, leaves, select
 from sts_lightning.core.errors import CheckpointError, UserError, counted
-from sts_lightning.core.files import replacing
+from sts_lightning.core.files import write_atomic
 from sts_lightning.data.files import short_names
 from sts_lightning.runs.folder import RunFolder, State, check_distinct
 from sts_lightning.runs.metrics import UNKNOWN, RunMetrics, evaluation_text
-
-log = logging.getLogger(__name__)
 
 Settings = Mapping[str, Any]
 """Values by dotted key."""
@@ -54,11 +50,6 @@ class ListedRun:
     settings: dict[str, Any] = field(default_factory=dict)
     metrics: RunMetrics | None = None
     problem: str = ""
-
-    @property
-    def seed(self) -> Any:
-        """Random seed; None for an evaluation."""
-        return self.settings.get("seed")
 
     @property
     def content(self) -> str:
@@ -135,14 +126,9 @@ class Group:
     settings: Settings
 
     @property
-    def state(self) -> State:
-        """Progress of the runs."""
-        return self.runs[0].state
-
-    @property
     def seeds(self) -> list[Any]:
         """Their seeds."""
-        return [run.seed for run in self.runs if run.seed is not None]
+        return [run.settings["seed"] for run in self.runs if "seed" in run.settings]
 
     def _values(self, column: str) -> list[float]:
         return [value for run in self.runs if (value := run.value(column)) is not None]
@@ -173,46 +159,43 @@ class Group:
         return f"{name} +{len(self.runs) - 1}" if len(self.runs) > 1 else name
 
 
-def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
+def group_seeds(runs: Sequence[ListedRun]) -> list[Group]:
     """Group finished runs that differ in the seed alone; runs that start from such runs count as the same.
 
     Settings that leave the result as it is may differ (`RESULT`). The runs of a group were trained and
     scored on the same rows; where groups differ in these alone, their settings have a ``content``.
-
-    Args:
-        runs: The runs.
-        apart: Whether each run remains a separate group.
     """
     keys = []
     contents: dict[str, set[str]] = defaultdict(set)
     for run in runs:
-        alone = run.metrics is None or run.seed is None
+        alone = run.metrics is None or "seed" not in run.settings  # unfinished, or an evaluation
         keys.append(str(run.folder.path) if alone else _as_json(_without_seed(run.folder, run.settings)))
-        contents[keys[-1]] |= {run.content} - {""}
+        contents[keys[-1]].add(run.content)
     groups: dict[object, list[ListedRun]] = defaultdict(list)
-    common: dict[object, Settings] = {}
     for run, key in zip(runs, keys, strict=True):
-        several = len(contents[key]) > 1  # if there is one, it may be that of all
-        settings = run.settings | ({"content": run.content or UNKNOWN} if several else {})
-        group = run.folder if apart else (key, settings.get("content"))
-        groups[group].append(run)
-        common[group] = {
+        if len(contents[key]) > 1:
+            run.settings["content"] = run.content or UNKNOWN
+        groups[key, run.content].append(run)
+    common = [
+        {
             name: value
-            for name, value in common.get(group, settings).items()
-            if settings.get(name) == value and (apart or name != "seed")
+            for name, value in group[0].settings.items()
+            if name != "seed" and all(run.settings.get(name) == value for run in group)
         }
-    distinct = distinguishing(list(common.values()))
+        for group in groups.values()
+    ]
+    distinct = distinguishing(common)
     return [Group(group, settings) for group, settings in zip(groups.values(), distinct, strict=True)]
 
 
-def _without_seed(folder: RunFolder, settings: Settings, later: tuple[str, ...] = ()) -> dict[str, Any]:
+def _without_seed(folder: RunFolder, settings: Settings) -> dict[str, Any]:
     """Return what makes a run besides its seed: of the run that it starts from the same, not its folder."""
     same = {key: value for key, value in select(settings, RESULT).items() if key != "seed"}
-    if isinstance(name := settings.get("init_from"), str) and name not in later:  # no circle, by hand
+    if isinstance(name := settings.get("init_from"), str):
         with suppress(CheckpointError):
             start = folder.start(name)
             if before := _settings(start):
-                same["init_from"] = _without_seed(start, before, (*later, name))
+                same["init_from"] = _without_seed(start, before)
     return same
 
 
@@ -228,7 +211,7 @@ def distinguishing(runs: Sequence[Settings]) -> list[dict[str, Any]]:
             values[_compared_among(settings, key)].add(_as_json(settings.get(key, "absent")))
     return [
         {
-            key.removesuffix("._target_"): _class_name(value) if key.endswith("_target_") else value
+            key.removesuffix("._target_"): value.rpartition(".")[2] if key.endswith("_target_") else value
             for key, value in settings.items()
             if len(values[_compared_among(settings, key)]) > 1
         }
@@ -242,10 +225,6 @@ def _compared_among(settings: Settings, key: str) -> tuple[str, ...]:
     targets = [".".join([*names[:count], "_target_"]) for count in range(1, len(names))]
     classes = [str(settings.get(target)) for target in targets if target != key]
     return key, str(evaluation), *classes
-
-
-def _class_name(target: Any) -> str:
-    return str(target).rpartition(".")[2]
 
 
 def _as_json(value: Any) -> str:
@@ -264,32 +243,11 @@ def sort_groups(groups: Sequence[Group], column: str | None, scores: Sequence[st
     Raises:
         UserError: There is no such column.
     """
-    known = [*scores, *COST]
-    if column is not None and column not in known:
-        raise UserError(f"--sort {column}: no such column; there are {', '.join(known)}.")
     by = column or ("average" if "average" in scores else "dev")
+    if column and by not in (known := [*scores, *COST]):
+        raise UserError(f"--sort {by}: no such column; there are {', '.join(known)}.")
     sign = 1 if by in COST else -1
     return sorted(groups, key=lambda group: math.inf if (mean := group.mean(by)) is None else sign * mean)
-
-
-def fits(settings: Settings, conditions: Sequence[str]) -> bool:
-    """Return whether a run has settings given as ``KEY=VALUE``; a class may be given by its name alone.
-
-    Raises:
-        UserError: A condition is something else.
-    """
-    for condition in conditions:
-        key, equals, value = condition.partition("=")
-        if not equals:
-            raise UserError(f"--where {condition}: expected KEY=VALUE, such as optim.lr=5e-5.")
-        if not any(_same(settings[name], value) for name in (key, f"{key}._target_") if name in settings):
-            return False
-    return True
-
-
-def _same(value: Any, text: str) -> bool:
-    wanted = OmegaConf.from_dotlist([f"value={text}"]).value
-    return bool(value == wanted) or text in (str(value), _class_name(value))
 
 
 def best_on_dev(runs: Sequence[ListedRun]) -> ListedRun:
@@ -302,24 +260,22 @@ def best_on_dev(runs: Sequence[ListedRun]) -> ListedRun:
     if not scored:
         raise UserError("no run has finished with a dev score.")
     dev = {str(run.folder.path): run.metrics.content.get("dev") for _, run in scored if run.metrics}
-    _check_pairs(
-        "--best", dev, "Choose runs by --where, or train them on one dev split (data.dev_path, data.seed)."
-    )
+    _check_same("pairs", dev, "Name a folder of runs that share a dev split.")
     return max(scored, key=lambda pair: pair[0])[1]
 
 
-def _check_pairs(what: str, pairs: Mapping[str, object], hint: str) -> None:
-    """Reject scores of different pairs.
+def _check_same(what: str, stated: Mapping[str, object], hint: str) -> None:
+    """Reject scores that cannot be compared.
 
     Args:
-        what: What they are for.
-        pairs: Hash of the pairs of each run, by its name; None if it is not known.
+        what: What has to be the same.
+        stated: That of each run, by its name; None if it is not known.
         hint: What to do instead.
     """
-    known = [(name, pair) for name, pair in pairs.items() if pair is not None]
-    for name, pair in known:
-        if pair != known[0][1]:
-            raise UserError(f"{what}: {known[0][0]} and {name} have scores of different pairs.", hint=hint)
+    known = [(name, value) for name, value in stated.items() if value is not None]
+    for name, value in known:
+        if value != known[0][1]:
+            raise UserError(f"{known[0][0]} and {name} have scores of different {what}.", hint=hint)
 
 
 def print_groups(groups: Sequence[Group], scores: Sequence[str], folder: Path) -> None:
@@ -327,15 +283,13 @@ def print_groups(groups: Sequence[Group], scores: Sequence[str], folder: Path) -
     main = [name for name in ("dev", "average", "rank") if name in scores]
     number = sum(len(group.runs) for group in groups)
     table = Table(title=f"{counted(number, 'run')} in {folder}", title_justify="left")
-    all_finished = all(group.state == "finished" for group in groups)
-    for heading in ("run", "settings", "seeds") if all_finished else ("run", "settings", "state", "seeds"):
+    for heading in ("run", "settings", "state", "seeds"):
         table.add_column(heading, overflow="fold")
     for heading in (*main, *COST):
         table.add_column(heading, justify="right", no_wrap=True)
     for group in groups:
         settings = " ".join(f"{key}={shown(value)}" for key, value in group.settings.items())
-        state = [] if all_finished else [group.state]
-        row = [group.name(folder), settings, *state, " ".join(map(str, group.seeds))]
+        row = [group.name(folder), settings, group.runs[0].state, " ".join(map(str, group.seeds))]
         table.add_row(*row, *(group.cell(name) for name in (*main, *COST)))
     width = None if Console().is_terminal else 160
     Console(width=width, markup=False, emoji=False).print(table)  # settings contain brackets
@@ -343,18 +297,17 @@ def print_groups(groups: Sequence[Group], scores: Sequence[str], folder: Path) -
 
 def write_csv(path: Path, groups: Sequence[Group], scores: Sequence[str]) -> None:
     """Write a row for each group, with all that distinguishes it, means and deviations."""
-    keys = list(dict.fromkeys(key for group in groups for key in group.settings))
-    columns = [*scores, *COST]
-    heads = [head for name in columns for head in (name, f"{name} std")]
-    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["run", "runs", "state", "seeds", *keys, *heads])
-        for group in groups:
-            cells = [cell for name in columns for cell in (group.mean(name), group.deviation(name))]
-            settings = [group.settings.get(key, "") for key in keys]
-            first = str(group.runs[0].folder.path)
-            seeds = " ".join(map(str, group.seeds))
-            writer.writerow([first, len(group.runs), group.state, seeds, *settings, *cells])
+    columns, about = [*scores, *COST], []
+    for group in groups:
+        first, seeds = group.runs[0], " ".join(map(str, group.seeds))
+        about.append(
+            {"run": first.folder.path, "runs": len(group.runs), "state": first.state, "seeds": seeds}
+        )
+    means = pd.DataFrame([map(group.mean, columns) for group in groups], columns=columns)
+    deviations = pd.DataFrame([map(group.deviation, columns) for group in groups], columns=columns)
+    settings = pd.DataFrame([group.settings for group in groups], dtype=object)
+    frames = [pd.DataFrame(about), settings, means, deviations.add_suffix(" std")]
+    write_atomic(path, pd.concat(frames, axis=1).to_csv(index=False))
 
 
 def mean_scores(folders: Sequence[Path]) -> dict[str, dict[str, float]]:
@@ -368,37 +321,15 @@ def mean_scores(folders: Sequence[Path]) -> dict[str, dict[str, float]]:
     check_distinct(folders)
     names = short_names(map(str, folders))
     names |= {path: str(Path(path).resolve()) for path, name in names.items() if name in ("mean", "std")}
-    runs = {names[str(folder)]: RunFolder(folder) for folder in folders}
-    metrics = {name: run.metrics() for name, run in runs.items()}
-    rows = {name: results.scores for name, results in metrics.items()}
-    if len({frozenset(row) for row in rows.values()}) > 1:
-        tasks = "; ".join(f"{name}: {', '.join(row)}" for name, row in rows.items())
-        raise UserError(f"the runs were reported on different tasks ({tasks}).")
-    how = {
-        name: f"aggregate={results.aggregate}, {evaluation_text(results.details)}"
-        for name, results in metrics.items()
-    }
+    runs = {names[str(folder)]: RunFolder(folder).metrics() for folder in folders}
+    rows = {name: run.scores for name, run in runs.items()}
+    hint = "Evaluate them alike with eval.py."
+    _check_same("tasks", {name: row.keys() for name, row in rows.items()}, hint)
+    for kind in ("dev", "tests"):
+        _check_same(f"{kind} pairs", {name: run.content.get(kind) for name, run in runs.items()}, hint)
+    how = {name: f"aggregate={run.aggregate}, {evaluation_text(run.details)}" for name, run in runs.items()}
     if len(set(how.values())) > 1:
         ways = "; ".join(f"{name}: {way}" for name, way in how.items())
-        raise UserError(
-            f"the runs were evaluated differently ({ways}).", hint="Evaluate them alike with eval.py."
-        )
-    for kind in ("dev", "tests"):
-        pairs = {name: results.content.get(kind) for name, results in metrics.items()}
-        _check_pairs(f"mean of {kind}", pairs, "Evaluate them on the same pairs with eval.py.")
-    _warn_of_repeats(runs)
-    by_task = {task: [row[task] for row in rows.values()] for task in next(iter(rows.values()))}
-    rows["mean"] = {task: statistics.mean(values) for task, values in by_task.items()}
-    rows["std"] = {task: statistics.stdev(values) for task, values in by_task.items()}
-    return rows
-
-
-def _warn_of_repeats(runs: Mapping[str, RunFolder]) -> None:
-    """Say which runs have one seed: repeats of a run, which deviate less than runs of several seeds."""
-    names: dict[object, list[str]] = defaultdict(list)
-    for name, run in runs.items():
-        if run.config_file.is_file():
-            names[run.settings().get("seed")].append(name)
-    for seed, of_seed in names.items():
-        if seed is not None and len(of_seed) > 1:
-            log.warning("WARNING: %s have the same seed, %s; std is over seeds.", " and ".join(of_seed), seed)
+        raise UserError(f"the runs were evaluated differently ({ways}).", hint=hint)
+    frame = pd.DataFrame(rows).T
+    return {**rows, "mean": frame.mean().to_dict(), "std": frame.std().to_dict()}

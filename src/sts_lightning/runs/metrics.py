@@ -14,47 +14,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Any, Required, cast
+from typing import Any, Required
 
-from annotated_types import Ge, Interval
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from sts_lightning.core.errors import CheckpointError, TrainingError, counted
-from sts_lightning.core.files import as_type, check_finite, read_json, write_atomic
+from sts_lightning.core.errors import CheckpointError, counted
+from sts_lightning.core.files import as_type, read_json
 from sts_lightning.core.hardware import count_cores
 from sts_lightning.data.counts import TrainingCount
 
 TrainedOn = tuple[TrainingCount | None, ...]
 """Data of the stages of a run; None where it is unknown, nothing for a model that was not trained here."""
 
-Correlation = Annotated[float, Interval(ge=-100.001, le=100.001)]
-"""A correlation times 100, with its rounding."""
-
-Count = Annotated[int, Ge(0)]
-Amount = Annotated[float, Ge(0)]
-
-Percent = Annotated[float, Interval(ge=-0.001, le=100.001)]
-"""A share times 100, with its rounding."""
-
-RankingScores = TypedDict(
-    "RankingScores",
-    {"mrr@10": Percent, "accuracy@1": Percent, "recall@10": Percent, "ndcg@10": Percent, "triplets": Percent},
-    total=False,
-)
-"""Scores of queries as stored."""
-
-
-class TaskScores(RankingScores, total=False):
-    """Scores of a test task or of dev data as stored: of pairs, of queries, or the score of another suite."""
-
-    spearman: Correlation
-    pearson: Correlation
-    score: float
-    pairs: Count
-    queries: Count
-    candidates: Count
-    subsets: dict[str, TaskScores] | None
-    parts: dict[str, TaskScores]
+TaskScores = TypedDict("TaskScores", {"spearman": float, "mrr@10": float, "score": float}, total=False)
+"""Of the stored scores of a test task, or of dev data, those that tables show; others are free."""
 
 
 class TestScores(TypedDict, total=False):
@@ -65,56 +38,14 @@ class TestScores(TypedDict, total=False):
     aggregate: str
 
 
-class Cost(TypedDict, total=False):
-    """Cost of a run whose weights another one started from, as stored."""
-
-    run: str
-    wall_seconds: Required[Amount | None]
-    peak_memory_bytes: dict[str, Amount] | None
-
-
-class Average(TypedDict):
-    """Ranks as stored."""
-
-    average: float
-
-
-class Averaged(TypedDict):
-    """Folders of the runs whose weights were averaged, and the share of them beside the start, as stored."""
-
-    runs: list[str]
-    share: float
-
-
-class Content(TypedDict, total=False):
-    """Hashes of what a run has read, as stored: rows, and the user's files by setting."""
-
-    train: str
-    dev: str
-    tests: dict[str, str]
-    files: dict[str, str]
-
-
 class Contents(TypedDict, total=False):
-    """Types of the entries that this project reads back, all of which may be absent; others are free."""
+    """Types of the numbers that lists, tables and reports compute with; other entries are free."""
 
     test: TestScores | None
     dev: TaskScores | None
-    verdict: dict[str, Any] | None
-    averaged: Averaged
-    best_step: Count
-    seed: int | str | None
-    training: dict[str, Any] | None
-    ckpt: str | None
-    step: Count | None
-    rank: Average | None
-    data: list[dict[str, Any]] | None
-    content: Content
     trained_on: list[TrainingCount | None]
-    wall_seconds: Amount | None
-    earlier: list[Cost] | None
-    peak_memory_bytes: dict[str, Amount] | None
-    versions: dict[str, str]
+    wall_seconds: float | None
+    peak_memory_bytes: dict[str, float] | None
 
 
 @dataclass(frozen=True)
@@ -140,9 +71,10 @@ class RunMetrics:
         return float(self.test["average"])
 
     @property
-    def content(self) -> Content:
-        """Hashes of what the run has read; empty for one of an earlier version."""
-        return cast("Content", self.details.get("content", {}))
+    def content(self) -> dict[str, Any]:
+        """Hashes of what the run has read, rows and the user's files; empty for one of an earlier version."""
+        content: dict[str, Any] = self.details.get("content", {})
+        return content
 
     @property
     def scored_pairs(self) -> str | None:
@@ -195,17 +127,10 @@ class RunMetrics:
         return None if used is None else float(used) / 1e9
 
     @property
-    def wall_seconds(self) -> float | None:
-        """Duration of the run in seconds, that before an interruption included; None if unknown."""
-        seconds: float | None = self.details.get("wall_seconds")
-        return seconds
-
-    @property
     def total_seconds(self) -> float | None:
         """Duration in seconds together with the runs whose weights this one started from; None if unknown."""
-        runs = [self.wall_seconds, *(cost["wall_seconds"] for cost in self.details.get("earlier") or [])]
-        known = [seconds for seconds in runs if seconds is not None]
-        return sum(known) if len(known) == len(runs) else None
+        runs = [cost.get("wall_seconds") for cost in (self.details, *(self.details.get("earlier") or []))]
+        return None if None in runs else sum(runs)
 
 
 MAIN = ("mrr@10", "spearman", "score")
@@ -223,21 +148,6 @@ def origin(trained_on: TrainedOn, seconds: float) -> dict[str, Any]:
     return {"trained_on": stages, "wall_seconds": round(seconds, 1), **environment()}
 
 
-def write_metrics(path: Path, metrics: RunMetrics) -> None:
-    """Write the file atomically.
-
-    Raises:
-        TrainingError: A number is NaN or infinite, which no reader of JSON has to accept.
-    """
-    dev = {} if metrics.dev is None else {"dev": metrics.dev}
-    contents = {"test": metrics.test, **dev, **metrics.details}
-    try:
-        check_finite(contents)
-    except ValueError as error:
-        raise TrainingError(f"the results are not written to {path}: {error}.") from error
-    write_atomic(path, json.dumps(contents, indent=2) + "\n")
-
-
 def read_metrics(path: Path) -> RunMetrics:
     """Read the file.
 
@@ -247,9 +157,13 @@ def read_metrics(path: Path) -> RunMetrics:
     try:
         values = read_json(path)
         as_type(values, Contents)
-        details = {name: value for name, value in values.items() if name not in ("dev", "test")}
-        metrics = RunMetrics(values.get("test"), values.get("dev"), details)
-        _check_scores(metrics)
+        test, dev = (values.pop(name, None) for name in ("test", "dev"))
+        metrics = RunMetrics(test, dev, values)
+        if test is None and dev is None:
+            raise ValueError("it has neither dev nor test scores")
+        for name, scores in metrics.entries.items():
+            if not {*MAIN} & scores.keys():
+                raise ValueError(f"{name} lacks spearman")
     except FileNotFoundError as error:
         raise CheckpointError(f"{path.parent} has no {path.name}: it is not a finished run.") from error
     except OSError as error:
@@ -257,15 +171,6 @@ def read_metrics(path: Path) -> RunMetrics:
     except ValueError as error:
         raise CheckpointError(f"{path} is broken: {error}.") from error
     return metrics
-
-
-def _check_scores(metrics: RunMetrics) -> None:
-    if metrics.test is None and metrics.dev is None:
-        raise ValueError("it has neither dev nor test scores")
-    tests = {f"test.tasks.{name}": task for name, task in metrics.tasks.items()}
-    for name, scores in {"dev": metrics.dev, **tests}.items():
-        if scores is not None and not {*MAIN} & scores.keys():
-            raise ValueError(f"{name} lacks spearman")
 
 
 UNKNOWN = "unknown"
@@ -292,18 +197,8 @@ def in_words(values: Mapping[str, Any], *keys: str) -> str:
     return ", ".join(f"{key}={'no limit' if value is None else value}" for key, value in shown)
 
 
-PACKAGES = (
-    "sts-lightning",
-    "torch",
-    "lightning",
-    "transformers",
-    "tokenizers",
-    "peft",
-    "bitsandbytes",
-    "datasets",
-    "scipy",
-    "numpy",
-)
+PACKAGES = "sts-lightning torch lightning transformers tokenizers peft bitsandbytes datasets scipy numpy"
+"""Packages whose versions results state."""
 
 
 def peak_memory() -> dict[str, int]:
@@ -324,7 +219,7 @@ def peak_memory() -> dict[str, int]:
 def environment() -> dict[str, Any]:
     """Return versions, commit, platform and hardware, stored with the metrics of a run."""
     versions = {"python": platform.python_version()}
-    for package in PACKAGES:
+    for package in PACKAGES.split():
         with contextlib.suppress(PackageNotFoundError):
             versions[package] = version(package)
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import gold_of
 from sts_lightning.data.tasks import Task, hashes_of
 from sts_lightning.runs.folder import RunFolder, no_run
-
-log = logging.getLogger(__name__)
 
 DEV = "dev"
 """Name of the dev data among the predictions of a run without a test report."""
@@ -65,21 +62,14 @@ def save_predictions(run: RunFolder, tasks: Sequence[Task], found: Mapping[str, 
         tasks: Test tasks.
         found: What was found on each of them.
     """
-    hashes = hashes_of(tasks)
-    _write(
-        run.predictions_file,
-        {task: {**_named(each), "pairs": np.array(hashes[task])} for task, each in found.items()},
-    )
+    hashes = {task: np.array(digest) for task, digest in hashes_of(tasks).items()}
+    stored = {task: {**_named(each), "pairs": hashes[task]} for task, each in found.items()}
+    _write(run.predictions_file, stored)
 
 
 def save_dev(run: RunFolder, step: int, found: OfTask, selected: bool) -> None:
     """Write what the weights before training, or those that are selected so far, give on the dev data."""
-    stored: dict[str, Values] = {}
-    if selected and run.dev_file.is_file():
-        try:
-            stored = _read(run.dev_file)
-        except CheckpointError as error:  # the training is worth more
-            log.warning("WARNING: the run will have no verdict: %s", error)
+    stored = _read(run.dev_file) if selected and run.dev_file.is_file() else {}
     name = "selected" if selected else "untuned"
     _write(run.dev_file, stored | {name: {**_named(found), "step": np.array(step)}})
 
@@ -97,13 +87,8 @@ def load_dev(run: RunFolder) -> dict[str, tuple[int, OfTask]]:
     Raises:
         CheckpointError: The file is broken.
     """
-    if not run.dev_file.is_file():
-        return {}
-    stored = _read(run.dev_file)
-    return {
-        name: (int(arrays["step"]), _of_task(arrays, f"{run.dev_file}: {name}"))
-        for name, arrays in stored.items()
-    }
+    stored = _read(run.dev_file) if run.dev_file.is_file() else {}
+    return {name: (int(arrays["step"]), _of_task(arrays)) for name, arrays in stored.items()}
 
 
 def _named(found: OfTask) -> Values:
@@ -130,18 +115,10 @@ def _read(path: Path) -> dict[str, Values]:
     return found
 
 
-def _of_task(arrays: Values, where: str) -> OfTask:
-    values = {name: each for name, each in arrays.items() if name not in ABOUT}
-    if SELECTS not in values and (absent := {"cosine", "gold"} - values.keys()):
-        raise CheckpointError(f"{where} is broken: it has no array {' and '.join(sorted(absent))}.")
-    if len({each.shape for each in values.values()}) > 1:
-        raise CheckpointError(f"{where} is broken: its arrays differ in length.")
-    for name, each in values.items():
-        if name != "triplets" and not np.isfinite(each).all():  # some queries are in no triplet
-            raise CheckpointError(
-                f"{where} has a value of {name} that is not finite; evaluate the run again."
-            )
-    return values if SELECTS in values else (values["cosine"], values["gold"])
+def _of_task(arrays: Values) -> OfTask:
+    if SELECTS in arrays:
+        return {name: each for name, each in arrays.items() if name not in ABOUT}
+    return arrays["cosine"], arrays["gold"]
 
 
 def load_predictions(run: RunFolder) -> dict[str, OfTask]:
@@ -155,7 +132,7 @@ def load_predictions(run: RunFolder) -> dict[str, OfTask]:
         if not run.config_file.is_file():
             raise no_run(run.path, run.config_file.name)
         raise CheckpointError(f"{run.path} has no {path.name}: the run has no test report.")
-    return {task: _of_task(arrays, f"{path}: {task}") for task, arrays in _read(path).items()}
+    return {task: _of_task(arrays) for task, arrays in _read(path).items()}
 
 
 def of_pairs(predictions: Mapping[str, OfTask]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -174,13 +151,10 @@ def comparable_predictions(run: RunFolder) -> dict[str, OfTask]:
     if not run.predictions_file.is_file() and "selected" in (dev := load_dev(run)):
         return {DEV: dev["selected"][1]}
     predictions = load_predictions(run)
-    how = run.metrics().aggregate if run.metrics_file.is_file() else "all"
+    how = run.known_metrics().aggregate
     if how != "all":
-        raise CheckpointError(
-            f"{run.path} was scored with aggregate={how}, and intervals are those of all pairs of a test set "
-            "together.",
-            hint="Evaluate it with aggregate=all.",
-        )
+        text = f"{run.path} was scored with aggregate={how}; intervals are of all pairs of a set together."
+        raise CheckpointError(text, hint="Evaluate it with aggregate=all.")
     return predictions
 
 
@@ -195,13 +169,11 @@ def check_same_texts(runs: Sequence[RunFolder]) -> None:
     """
     known: dict[tuple[str, object], tuple[str, RunFolder]] = {}
     for run in runs:
-        text = run.metrics().details.get("senteval_text") if run.metrics_file.is_file() else None
-        hashes: dict[str, object] = {}
+        metrics = run.known_metrics()
+        text, hashes = metrics.details.get("senteval_text"), {DEV: metrics.content.get("dev")}
         if run.predictions_file.is_file():
             stored = _read(run.predictions_file)
             hashes = {task: arrays["pairs"] for task, arrays in stored.items() if "pairs" in arrays}
-        elif run.metrics_file.is_file():
-            hashes = {DEV: run.metrics().content.get("dev")}
         for task, digest in hashes.items():
             first, other = known.setdefault((task, text), (str(digest), run))
             if first != str(digest):

@@ -13,7 +13,7 @@ from sts_lightning.config.check import path_override
 from sts_lightning.config.identity import FREE, OF_TRAINING, file_digests, identity, select
 from sts_lightning.config.schema import COMMAND
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.runs.folder import RunFolder, State
+from sts_lightning.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +22,8 @@ LENGTHS = ("trainer.max_epochs", "trainer.max_steps")
 """Limits of a run, which a longer one may replace."""
 
 
-def state_for(folder: RunFolder, composed: DictConfig) -> State:
-    """Return the state of a folder for a command, which goes on with what the same command has begun there.
+def check_same(folder: RunFolder, composed: DictConfig) -> None:
+    """Reject a command that would go on in a folder with what another one has begun there; see `differing`.
 
     Args:
         folder: Run folder.
@@ -32,25 +32,22 @@ def state_for(folder: RunFolder, composed: DictConfig) -> State:
     Raises:
         ConfigError: The folder has a run of other settings, or one that has finished with other data.
     """
-    state = folder.state
-    if state != "new":
-        check_same(folder, composed)
-    return state
+    keys = [] if folder.state == "new" else differing(folder, composed)
+    if keys:
+        more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""
+        raise ConfigError(
+            f"{folder.name} contains a run that was started with other values of "
+            f"{', '.join(keys[:5])}{more}; "
+            f"restart that run with resume={folder.name}, or choose another folder with "
+            "hydra.run.dir=..."
+        )
 
 
 def report_finished(folder: RunFolder) -> float:
     """Say what a run, or an evaluation, that has finished has reached; return its score."""
     metrics = folder.metrics()
-    scores = {name: task.get("spearman", task.get("score")) for name, task in metrics.tasks.items()}
-    shown = ", ".join(f"{name} {score:.2f}" for name, score in scores.items() if score is not None)
-    log.info(
-        "%s has finished: %s %.2f%s; results in %s",
-        folder.name,
-        "dev" if metrics.dev else "average",
-        metrics.score,
-        f", {shown}" if shown else "",
-        RunFolder(folder.metrics_file).name,
-    )
+    scores = ", ".join(f"{name} {score:.2f}" for name, score in metrics.scores.items())
+    log.info("%s has finished: %s; results in %s", folder.name, scores, RunFolder(folder.metrics_file).name)
     return metrics.score
 
 
@@ -72,27 +69,6 @@ def train_on(folder: RunFolder) -> str:
     """Return how to go on from a finished run that cannot be trained further itself."""
     start = shlex.quote(path_override("init_from", folder.name))
     return f"To train on from its weights, start a new run with its model and data, and {start}."
-
-
-def check_same(folder: RunFolder, composed: DictConfig) -> None:
-    """Reject a configuration that differs from the one of the run in a folder, see `differing`.
-
-    Args:
-        folder: Run folder.
-        composed: Configuration of the new run.
-
-    Raises:
-        ConfigError: The configurations differ; the message names the keys.
-    """
-    keys = differing(folder, composed)
-    if keys:
-        more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""
-        raise ConfigError(
-            f"{folder.name} contains a run that was started with other values of "
-            f"{', '.join(keys[:5])}{more}; "
-            f"restart that run with resume={folder.name}, or choose another folder with "
-            "hydra.run.dir=..."
-        )
 
 
 def differing(folder: RunFolder, composed: DictConfig) -> list[str]:
@@ -125,9 +101,7 @@ def begin_again(folder: RunFolder) -> None:
     Args:
         folder: Run folder in the state ``started``, locked by this process.
     """
-    linked = folder.checkpoints.is_symlink() and folder.checkpoints.is_dir()  # they lie elsewhere
-    checkpoints = folder.checkpoints.iterdir() if linked else [folder.checkpoints]
-    for path in (folder.history_file, folder.dev_file, folder.path / "tensorboard", *checkpoints):
+    for path in (folder.history_file, folder.dev_file, folder.path / "tensorboard", folder.checkpoints):
         if path.is_dir():
             shutil.rmtree(path)
         else:

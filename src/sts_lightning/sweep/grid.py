@@ -1,4 +1,4 @@
-"""The jobs of a sweep, composed: each once, with the runs that they start from."""
+"""The jobs of a sweep or of a table, composed: each once, with the runs that they start from."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config
 from sts_lightning.config.compose import explain, job_config, without_hydra
+from sts_lightning.config.folders import Entry, script_of
 from sts_lightning.config.identity import FREE, defining, leaves, select
-from sts_lightning.config.start import Compose, EarlierRun, earlier_runs
+from sts_lightning.config.start import earlier_runs
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.gpu_pool import demand_of
@@ -30,21 +31,26 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ComposedJob:
-    """A job, and what it trains.
+    """A job, and what it trains or evaluates.
 
     Attributes:
         job: The job.
         composed: Its composed configuration, including the ``hydra`` node.
-        cfg: The same without that node.
     """
 
     job: Job
     composed: DictConfig
-    cfg: DictConfig
+
+    @functools.cached_property
+    def cfg(self) -> DictConfig:
+        """The configuration without the ``hydra`` node."""
+        return without_hydra(self.composed)
 
 
 class Grid:
-    """Jobs of a sweep by folder; equal configurations are one job.
+    """Jobs of a sweep or of a table by folder, each after those that it needs; equal ones are one job.
+
+    A job needs the job in whose folder the run is that it starts from, or evaluates.
 
     Args:
         compose_job: Function that composes the configuration of a job, including the ``hydra`` node, from its
@@ -55,11 +61,11 @@ class Grid:
         self.compose_job = compose_job
         self.jobs: dict[Path, ComposedJob] = {}
 
-        @functools.cache  # jobs start from the same runs, and composing one takes a third of a second
-        def with_hydra(overrides: tuple[str, ...]) -> DictConfig:
-            return compose("train", list(overrides), return_hydra_config=True)
+        @functools.cache  # jobs have much in common, and composing takes a tenth of a second
+        def whole(entry: Entry, overrides: tuple[str, ...]) -> DictConfig:
+            return compose(entry, list(overrides), return_hydra_config=True)
 
-        self._whole: Compose = lambda overrides: with_hydra(tuple(overrides))
+        self.whole = whole
 
     def add(self, number: int, overrides: Sequence[str]) -> Job:
         """Compose a job.
@@ -73,45 +79,48 @@ class Grid:
         typed = tuple(text for text in filter_overrides(overrides) if not text.startswith("plan="))
         with named(typed):
             composed = self.compose_job(list(overrides), number)
-            earlier = earlier_runs(composed, typed, Path(composed.hydra.sweep.dir), self._whole)
+            parent = Path(composed.hydra.sweep.dir)
+            earlier = earlier_runs(composed, typed, parent, lambda texts: self.whole("train", tuple(texts)))
             folder = job_folder(composed)
             if folder in self.jobs:
                 _check_equal(self.jobs[folder].composed, composed)
                 self.jobs[folder].job.first = False
                 return self.jobs[folder].job
-            job = Job(number, typed, folder, demand_of(composed))
-            cfg = without_hydra(composed)
             if earlier:
-                check_config(cfg)  # they would train for hours before the mistake is found
-            _warn_of_missing(job.run_folder, composed)
-            if not job.run_folder.finished:
-                job.needs = self._needs(job, earlier)
-            self.jobs[folder] = ComposedJob(job, composed, cfg)
+                check_config(without_hydra(composed))  # else they would train for hours before it is found
+            for first in (
+                () if RunFolder(folder).finished else earlier
+            ):  # a job each: no GPU waits for another
+                if first.folder not in self.jobs:
+                    self._put(number, first.overrides, first.folder, first.composed).first = True
+            return self._put(number, typed, folder, composed)
+
+    def _put(self, number: int, overrides: tuple[str, ...], folder: Path, composed: DictConfig) -> Job:
+        job = Job(
+            number, overrides, folder, demand_of(composed), str(script_of(composed.hydra.job.config_name))
+        )
+        start = Path(str(composed.get("init_from") or composed.get("ckpt")))
+        if start in self.jobs and not job.run_folder.finished:
+            job.needs = (*self.jobs[start].job.needs, start)
+        self.jobs[folder] = ComposedJob(job, composed)
         return job
 
-    def _needs(self, job: Job, earlier: Sequence[EarlierRun]) -> tuple[Path, ...]:
-        """Return the folders of the runs that a job starts from.
-
-        A job of its own trains each, so that no other one waits for it on a GPU.
-        """
-        needs: tuple[Path, ...] = ()
-        for run in earlier:
-            if run.folder not in self.jobs:
-                first = Job(
-                    job.number, run.overrides, run.folder, demand_of(run.cfg), needs=needs, first=True
-                )
-                self.jobs[run.folder] = ComposedJob(first, run.composed, run.cfg)
-            needs = (*needs, run.folder)
-        return needs
-
     def composed_jobs(self) -> list[ComposedJob]:
-        """Return all jobs, each after those that it needs."""
+        """Return all jobs, those first that others start from."""
         return sorted(self.jobs.values(), key=lambda one: len(one.job.needs))
 
     def to_run(self) -> list[Job]:
-        """Return the jobs that are to be started: all but finished ones that the user did not ask for."""
-        jobs = [composed.job for composed in self.composed_jobs()]
-        return [job for job in jobs if not (job.first and job.run_folder.finished)]
+        """Return the jobs that are to be started: all but finished ones that the user did not ask for.
+
+        It is told what a finished run has not recorded, since the setting that asks for it is new.
+        """
+        for each in self.jobs.values():
+            _warn_of_missing(each.job.run_folder, each.composed)
+        return [
+            job
+            for job in (each.job for each in self.composed_jobs())
+            if not (job.first and job.run_folder.finished)
+        ]
 
 
 def _check_equal(first: DictConfig, second: DictConfig) -> None:
@@ -132,7 +141,6 @@ def _resolved(composed: DictConfig) -> dict[str, Any]:
 
 
 def _warn_of_missing(run: RunFolder, composed: DictConfig) -> None:
-    """Say what a finished run has not recorded, since the setting that asks for it is new."""
     if not run.finished:
         return
     had = select(leaves(run.settings()), {"nothing"})
@@ -146,12 +154,10 @@ def _warn_of_missing(run: RunFolder, composed: DictConfig) -> None:
 
 
 @contextmanager
-def named(overrides: Sequence[str]) -> Iterator[None]:
-    """Name the job in the errors of its configuration."""
+def named(overrides: Sequence[str], what: str = "") -> Iterator[None]:
+    """Name the job, or what else is composed, in the errors of its configuration."""
     try:
         yield
-    except ConfigError as error:
-        raise ConfigError(f"job {' '.join(overrides)}: {error}", key=error.key) from error
-    except (HydraException, OmegaConfBaseException) as error:
-        cause = explain(error, "train", overrides)
-        raise ConfigError(f"job {' '.join(overrides)}: {cause}", key=cause.key) from error
+    except (ConfigError, HydraException, OmegaConfBaseException) as error:
+        cause = error if isinstance(error, ConfigError) else explain(error, "train", overrides)
+        raise ConfigError(f"{what or ' '.join(('job', *overrides))}: {cause}", key=cause.key) from error

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from omegaconf import DictConfig
 
@@ -15,21 +16,21 @@ from sts_lightning.runs.lock import is_locked
 from sts_lightning.sweep.grid import ComposedJob
 from sts_lightning.sweep.overview import common
 
-Check = Callable[[RunFolder, DictConfig], str | None]
-"""Function that raises `UserError` for a run that cannot work, and returns what this machine lacks for it."""
 
-
-def print_plan(jobs: Sequence[ComposedJob], check: Check, card: str | None = None) -> None:
+def print_plan(jobs: Sequence[ComposedJob], card: str | None = None) -> None:
     """Check all jobs of a sweep and print them; nothing is started or written.
 
     Args:
         jobs: Jobs, each after those that it needs.
-        check: Function that checks a run.
         card: Card to plan for, by name or memory; None: this machine's.
 
     Raises:
         FailedJobsError: Some jobs cannot work; the message says which, and why.
     """
+    from sts_lightning.planning.plan import print_plans  # with torch, for which other lists do not wait
+    from sts_lightning.workflows.checks import check_later_run
+
+    known: dict[str, Any] = {}
     shared = common([item.job for item in jobs])
     problems: list[str] = []
     lacking: Counter[str | None] = Counter()
@@ -40,16 +41,14 @@ def print_plan(jobs: Sequence[ComposedJob], check: Check, card: str | None = Non
             run, title = item.job.run_folder, item.job.title(shared)
             with job_config(item.composed):
                 try:
-                    lacking[None if run.finished else check(run, item.cfg)] += 1
+                    lacking[None if run.finished else check_later_run(run, item.cfg, known)] += 1
                 except UserError as error:
                     problems.append(f"{run.path.name} ({title}): {error}")
                 start = f", starts from {item.job.needs[-1].name}" if item.job.needs else ""
                 states[print_run(run, f"{title} ({item.job.demand}{start})")] += 1
                 yield "", item.cfg
 
-    from sts_lightning.planning.plan import print_plans  # with torch, for which other lists do not wait
-
-    print_plans(checked(), card)
+    print_plans(checked(), card, known)
     for text in filter(None, lacking):
         print_line(f"{lacking[text]} of these jobs cannot run on this machine: {text}")
     counts = ", ".join(f"{count} {state}" for state, count in states.items())
@@ -61,7 +60,7 @@ def print_plan(jobs: Sequence[ComposedJob], check: Check, card: str | None = Non
 
 def print_run(run: RunFolder, text: str) -> str:
     """Print a run, and return its state: done, running, resumable or new."""
-    state = "done" if run.finished else "resumable" if run.resumable else "new"
+    state = {"finished": "done", "interrupted": "resumable"}.get(run.state, "new")
     if state != "done" and is_locked(run.path):
         state = "running"
     print_line(f"{state:9} {run.path}  {text}")

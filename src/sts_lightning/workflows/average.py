@@ -51,13 +51,11 @@ class Parent:
         run: Its folder.
         cfg: Its configuration.
         encoder: The selected weights of its encoder.
-        head: Those of its loss.
     """
 
     run: RunFolder
     cfg: DictConfig
     encoder: Weights
-    head: Weights
 
 
 def mix_with_start(
@@ -131,25 +129,22 @@ def average_runs(folders: Sequence[Path], to: Path, shares: Sequence[float] = ()
     starts = [_start(parent.run, parent.cfg, parent.encoder) for parent in parents if shares]
     dev, share, weights = _select(dev_of, weighted_sum(starts or [tuned]), tuned, shares)
     encoder.load_state_dict(weights, strict=False)
-    shapes = [{name: value.shape for name, value in parent.head.items()} for parent in parents]
-    alike = all(shape == shapes[0] for shape in shapes)
-    head = weighted_sum([parent.head for parent in parents]) if alike else {}
     with new_folder(to) as inside:
         run, cfg = RunFolder(inside), copy.deepcopy(first.cfg)
         cfg.name = inside.name
         run.save_config(cfg)
-        write_model(encoder, run.model(), head, 0, cfg.evaluation.precision)
+        write_model(encoder, run.model(), {}, 0, cfg.evaluation.precision)
         scores = score(encoder, data, cfg.evaluation)
         if scores.test_found:
             save_predictions(run, data.tests, scores.test_found)
         save_dev(run, 0, scores.dev_found, selected=True)
-        trained_on = {str(stage): stage for parent in parents for stage in parent.run.trained_on()}
+        stages = [stage for parent in parents for stage in parent.run.known_metrics().trained_on]
         costs = {cost["run"]: cost for parent in parents for cost in parent.run.costs()}
         details = {
             "averaged": {"runs": [parent.run.name for parent in parents], "share": share},
             **how_scored(encoder, data, cfg, scores),
             "earlier": list(costs.values()),
-            **origin(tuple(trained_on.values()), time.monotonic() - started),
+            **origin(tuple({str(stage): stage for stage in stages}.values()), time.monotonic() - started),
         }
         # Last, since it marks the run as finished.
         run.save_metrics(RunMetrics(scores.test, scores.dev, details))
@@ -177,13 +172,11 @@ def read_parents(folders: Sequence[Path], encoder: SentenceEncoder) -> list[Pare
                 "is not the mean of their products, so an average of adapters is no average of models.",
                 hint="Average runs that train all weights.",
             )
-        if cfg.optim.freeze != "none":
-            raise CheckpointError(f"{run.name} did not train its encoder (optim.freeze={cfg.optim.freeze}).")
         if parents:
             _check_same(parents[0], run, cfg, encoder)
-        head = load_weights(encoder, model_folder(run))
+        load_weights(encoder, model_folder(run))
         weights = {name: value.clone() for name, value in encoder.state_dict().items()}
-        parents.append(Parent(run, cfg, weights, head))
+        parents.append(Parent(run, cfg, weights))
     return parents
 
 
@@ -196,21 +189,13 @@ def weighted_sum(models: Sequence[Weights], factors: Sequence[float] | None = No
 
     Returns:
         New tensors. Those without floating-point numbers, such as positions, are those of the first model.
-
-    Raises:
-        CheckpointError: Tensors without floating-point numbers differ.
     """
-    result = {}
     factors = factors or [1 / len(models)] * len(models)
-    for name, tensor in models[0].items():
-        tensors = [weights[name] for weights in models]
+    result = {name: tensor.clone() for name, tensor in models[0].items()}
+    for name, tensor in result.items():
         if tensor.is_floating_point():
-            terms = [factor * other.double() for factor, other in zip(factors, tensors, strict=True)]
+            terms = [factor * model[name].double() for factor, model in zip(factors, models, strict=True)]
             result[name] = torch.stack(terms).sum(dim=0).to(tensor.dtype)
-        elif all(torch.equal(tensor, other) for other in tensors):
-            result[name] = tensor.clone()
-        else:
-            raise CheckpointError(f"{name} differs, and has no mean since it holds {tensor.dtype}.")
     return result
 
 
@@ -226,11 +211,7 @@ def _check_same(first: Parent, run: RunFolder, cfg: DictConfig, encoder: Sentenc
             )
     seen = describe_seen(first.run.name, first.cfg, cfg)
     if seen is not None:
-        raise CheckpointError(
-            f"{run.name} {seen}",
-            hint="Average runs with the same data.seed and dev, or with dev pairs of their own "
-            "(data.dev_path, data.dev_split).",
-        )
+        raise CheckpointError(f"{run.name} {seen}", hint="Average runs with the same data.seed and dev.")
 
 
 def _start(run: RunFolder, cfg: DictConfig, tuned: Weights) -> dict[str, Tensor]:

@@ -7,8 +7,11 @@ combinations that would train something else than they say, or lose hours or res
 from __future__ import annotations
 
 import inspect
+import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, get_args
 
 from hydra.utils import get_method
@@ -90,14 +93,30 @@ def conflicts(parts: Parts) -> list[ConfigError]:
     return [error for check in CHECKS for error in check(parts)]
 
 
-def check_rows(parts: Parts) -> None:
+def check_rows(parts: Parts, known: dict[str, Any] | None = None) -> None:
     """Read the data, and reject what its rows do not fit.
+
+    Args:
+        parts: Parts of the run.
+        known: Data of earlier runs by their settings, which are not read again; those of this one are added.
 
     Raises:
         UserError: The data cannot be read, or does not fit.
     """
+    if known is not None:
+        settings = [{**parts.cfg.data, "batch_size": None, "num_workers": None}, shared_settings(parts.cfg)]
+        read = partial(once, known, parts.data.data_set.read, settings)
+        parts.data.data_set = replace(parts.data.data_set, read=read)
     parts.data.setup()
     check_examples(parts.loss, parts.data)
+
+
+def once(known: dict[str, Any], make: Callable[[], object], settings: object) -> Any:
+    """Return what has been made of equal settings, or make it."""
+    key = json.dumps(settings, default=OmegaConf.to_container)
+    if key not in known:
+        known[key] = make()
+    return known[key]
 
 
 def make_loggers(run: RunFolder, cfg: DictConfig) -> list[Logger]:
@@ -123,13 +142,13 @@ def make_loggers(run: RunFolder, cfg: DictConfig) -> list[Logger]:
     return loggers
 
 
-def check_later_run(run: RunFolder, cfg: DictConfig, read: set[str]) -> str | None:
+def check_later_run(run: RunFolder, cfg: DictConfig, known: dict[str, Any]) -> str | None:
     """Check a run that need not run now, or on this machine: nothing is locked, written or loaded.
 
     Args:
         run: Its folder, which need not exist.
         cfg: Its composed configuration.
-        read: Settings of the data that earlier checks have read; they are not read again.
+        known: See `check_rows`.
 
     Returns:
         What this machine lacks for the run; None if it lacks nothing.
@@ -140,10 +159,7 @@ def check_later_run(run: RunFolder, cfg: DictConfig, read: set[str]) -> str | No
     check_folder(run)
     parts = assemble(check_config(cfg), "meta")
     check_parts(parts)
-    key = f"{OmegaConf.to_yaml(parts.cfg.data)}{shared_settings(parts.cfg)}"
-    if key not in read:
-        check_rows(parts)
-        read.add(key)
+    check_rows(parts, known)
     try:
         check_machine(decide(parts.cfg))
     except ConfigError as error:
@@ -195,6 +211,11 @@ def _regularizer(parts: Parts) -> Iterator[ConfigError]:
     regularizer = parts.regularizer
     if regularizer is None:
         return
+    if parts.cfg.optim.freeze != "none":
+        text = (
+            f"regularizer: the encoder that it regularises is frozen (optim.freeze={parts.cfg.optim.freeze})."
+        )
+        yield ConfigError(text, key="regularizer")
     fewest = min(len(part.views) for part in parts.data.parts.values())
     if fewest < regularizer.least_views:
         text = f"{type(regularizer).__name__} reads {regularizer.least_views} views with these settings"

@@ -14,10 +14,11 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hydra import compose
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -65,6 +66,9 @@ def train(cfg: DictConfig) -> float:
     if cfg.resume is not None:
         check_values(cfg)  # also trust, which is read here alone
         return _resume(RunFolder(cfg.resume), cfg, overrides)
+    sharing = hydra.mode is RunMode.MULTIRUN and "BasicLauncher" in hydra.launcher._target_
+    if sharing and (cfg.trainer.devices, cfg.trainer.num_nodes) != (1, 1):  # Lightning would repeat the sweep
+        raise ConfigError("hydra/launcher=basic: jobs of several devices need processes; leave it out.")
     if cfg.plan:
         raise ConfigError("plan lists the jobs of a sweep: add -m, with any launcher but basic.")
     folder = RunFolder(hydra.runtime.output_dir)
@@ -248,11 +252,11 @@ def _write_all(runs: Sequence[Begun]) -> None:
     """Check the runs that have not begun, and write their configurations."""
     from sts_lightning.workflows.checks import check_later_run  # with torch, as in `train_in`
 
-    read: set[str] = set()
+    known: dict[str, Any] = {}
     new = [(folder, cfg) for folder, cfg in runs if folder.state == "new"]
     for folder, cfg in new:
         log.info("checking %s: %s", cfg.name, folder.name)
-        if (lacks := check_later_run(folder, cfg, read)) is not None:
+        if (lacks := check_later_run(folder, cfg, known)) is not None:
             raise ConfigError(f"{folder.name}: {lacks}")
     for folder, cfg in new:
         folder.path.mkdir(parents=True, exist_ok=True)

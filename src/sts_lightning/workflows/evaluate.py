@@ -39,7 +39,7 @@ from sts_lightning.models.loading.run import (
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.runs.metrics import UNKNOWN, RunMetrics, origin
-from sts_lightning.runs.state import report_finished, state_for
+from sts_lightning.runs.state import check_same, report_finished
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,8 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
     started, output = time.monotonic(), RunFolder(folder)
     with locked(folder):
         cfg = check_config(cfg)
-        if state_for(output, cfg) == "finished":
+        check_same(output, cfg)
+        if output.finished:
             return report_finished(output)
         device = encoding_device(cfg.accelerator)
         if device == "cpu":
@@ -99,9 +100,8 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
         known = RunMetrics(None, details={"training": None, "trained_on": []})
         if cfg.ckpt is not None:
             with at_setting("ckpt"):
-                run = RunFolder(cfg.ckpt)
-                text = run.settings().get("senteval_text", "raw")  # as data: the model is that of its folder
-            known = run.known_metrics()
+                text = RunFolder(cfg.ckpt).settings().get("senteval_text", "raw")
+            known = RunFolder(cfg.ckpt).known_metrics()
         files = file_digests(plain(cfg))
         suite = open_suite(cfg, cfg.senteval_text or text)
         encoder = load_evaluated(cfg, device)
@@ -109,11 +109,12 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
             raise ConfigError(f"dims={cfg.dims}: a vector has {encoder.dimension} values.", key="dims")
         if suite.tables:
             report_truncation(encoder, suite.tables)
-        cached = None if cfg.cache_dir is None else cached_vectors(encoder, cfg.cache_dir)
-        reader: Encoder = cached or encoder
+        reader: Encoder = encoder if cfg.cache_dir is None else cached_vectors(encoder, cfg.cache_dir)
         result, row = suite.score(UnitVectors(reader) if cfg.normalize else reader, folder)
-        if cached is not None:
-            log.info("%d vectors from %s, %d encoded", cached.looked_up, cached.folder, cached.encoded)
+        looked_up = 0
+        if isinstance(reader, CachedVectors):
+            looked_up = reader.looked_up
+            log.info("%d vectors from %s, %d encoded", looked_up, reader.folder, reader.encoded)
         output.save_config(cfg)
         details = {
             "suite": cfg.suite,
@@ -127,7 +128,7 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
             "senteval_text": suite.text,
             "content": {"tests": dict(suite.hashes), "files": files},
             "normalize": cfg.normalize,
-            "vectors_from_cache": 0 if cached is None else cached.looked_up,
+            "vectors_from_cache": looked_up,
             **origin(known.trained_on, time.monotonic() - started),
         }
         if "rank" in result:  # beside the scores, where the report of a training has it
@@ -141,8 +142,7 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
 
 
 def _print_results(cfg: DictConfig, metrics: RunMetrics, row: dict[str, float], title: str) -> None:
-    named = cfg.model.get("name") or cfg.model.get("path") or cfg.model["_target_"]
-    name = last_name(cfg.ckpt) if cfg.ckpt is not None else Path(named.partition("@")[0]).name
+    name = last_name(cfg.ckpt or cfg.model.get("name") or cfg.model.get("path") or cfg.model["_target_"])
     deployed = (metrics.test or {}).get("deployed")
     if metrics.rankings:
         log.info("%s", name)

@@ -17,15 +17,13 @@ from sts_lightning.core.errors import DataError, counted
 from sts_lightning.data.readers.row_values import fold
 from sts_lightning.data.tables import SourceCount
 from sts_lightning.evaluation.encoding import Encoder
+from sts_lightning.evaluation.retrieval import BLOCK, first_places
 from sts_lightning.evaluation.statistics import pair_cosines, require_finite
 
 log = logging.getLogger(__name__)
 
 COPIED = 50_000
 """Pairs whose vectors are copied at once."""
-
-QUERIES, CANDIDATES = 512, 4096
-"""Rows of a product of vectors; its 8 MiB stay in the cache of a processor while they are searched."""
 
 
 @dataclass(frozen=True)
@@ -164,39 +162,23 @@ def nearest(
         Neighbours, the nearest first and equal ones in their order, or -1 where there are no more, (Q, K);
         their products, (Q, K); the number of candidates that are nearer, excluded ones not counted, (Q,).
     """
-    table, depth = torch.from_numpy(vectors), skip + count
+    table, limits = torch.from_numpy(vectors), limits.astype(np.float32)
     excluded = excluded[np.argsort(excluded[:, 0], kind="stable")]
-    found = np.empty((len(queries), count), dtype=np.int64)
-    products = np.empty((len(queries), count), dtype=np.float32)
+    found = np.full((len(queries), count), -1)
+    products = np.zeros(found.shape, dtype=np.float32)
     ranks = np.empty(len(queries), dtype=np.int64)
-    blocks = range(0, len(queries), QUERIES)
+    step = max(1, BLOCK // candidates)
+    blocks = range(0, len(queries), step)
     for start in track(blocks, "Searching", disable=not Console().is_terminal, transient=True):
-        block = slice(start, start + QUERIES)
-        query = table[queries[block]]
-        limit = torch.from_numpy(limits[block].astype(np.float32))[:, None]
-        out = excluded[slice(*np.searchsorted(excluded[:, 0], [start, start + QUERIES]))] - [start, 0]
-        best = np.full((len(query), depth), -np.inf, dtype=np.float32)
-        names = np.full_like(best, -1, dtype=np.int64)
-        above = torch.zeros(len(query), dtype=torch.int64)
-        for left in range(0, candidates, CANDIDATES):
-            tile = query @ table[left : min(left + CANDIDATES, candidates)].T
-            here = (out[:, 1] >= left) & (out[:, 1] < left + CANDIDATES)
-            tile.numpy()[out[here, 0], out[here, 1] - left] = -np.inf
-            over = tile > limit
-            above += over.count_nonzero(dim=1)
-            tile.masked_fill_(over, -torch.inf)
-            better = tile > torch.from_numpy(best[:, -1:])  # an equal one comes later in the order
-            if left == 0 and depth < tile.shape[1]:  # there is no bound yet
-                better &= tile >= tile.topk(depth).values[:, -1:]
-            row, column = (index.numpy() for index in better.nonzero(as_tuple=True))
-            row = np.concatenate([np.repeat(np.arange(len(query)), depth), row])
-            values = np.concatenate([best.ravel(), tile[better].numpy()])
-            numbers = np.concatenate([names.ravel(), column + left])
-            order = np.lexsort((-values, row))  # stable: equal ones stay in their order
-            taken = order[np.searchsorted(row[order], np.arange(len(query)))[:, None] + np.arange(depth)]
-            best, names = values[taken], numbers[taken]
-        left_out = np.maximum(skip - above.numpy(), 0)
-        window = left_out[:, None] + np.arange(count)
-        found[block], products[block] = (np.take_along_axis(of, window, axis=1) for of in (names, best))
-        ranks[block] = above.numpy() + left_out
+        block = (table[queries[start : start + step]] @ table[:candidates].T).numpy()
+        out = excluded[slice(*np.searchsorted(excluded[:, 0], [start, start + step]))]
+        block[out[:, 0] - start, out[:, 1]] = -np.inf
+        for query, similar in enumerate(block, start):
+            over = similar > limits[query]
+            above = int(np.count_nonzero(over))
+            similar[over] = -np.inf
+            near = first_places(similar, skip + count)[max(skip - above, 0) :][:count]
+            near = near[similar[near] > -np.inf]
+            found[query, : len(near)], products[query, : len(near)] = near, similar[near]
+            ranks[query] = max(above, skip)
     return found, products, ranks

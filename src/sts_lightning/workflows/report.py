@@ -7,13 +7,12 @@ import dataclasses
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from statistics import median
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
-from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
-from matplotlib.image import imread
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
+from sts_lightning.analysis.phases import phases_of
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 from sts_lightning.config.check import shown
 from sts_lightning.config.identity import SHOWN, leaves, select
@@ -39,12 +38,12 @@ from sts_lightning.evaluation.verdict import Verdict, by_part, compare_tasks, in
 from sts_lightning.models.loading.checks import check_weights
 from sts_lightning.models.loading.folder import write_model
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history import scores_before_and_at
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, origin
 from sts_lightning.runs.predictions import save_dev, save_predictions
 from sts_lightning.training.assembly import Experiment
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.callbacks.progress import RunClock
+from sts_lightning.workflows.average import mix_with_start
 
 log = logging.getLogger(__name__)
 
@@ -81,36 +80,27 @@ def report(
     check_weights(experiment.module.state_dict(), checkpoint["state_dict"], str(run.checkpoint("best")))
     experiment.module.load_state_dict(checkpoint["state_dict"], strict=False)
     encoder.to(experiment.trainer.strategy.root_device)
-    mixture: dict[str, Any] = {}
-    if cfg.trainer.wise_ft:
-        from sts_lightning.workflows.average import mix_with_start  # few runs ask for it
-
-        mixture = mix_with_start(run, cfg, encoder, data, experiment.first)
+    wise_ft = cfg.trainer.wise_ft
+    mixture = mix_with_start(run, cfg, encoder, data, experiment.first) if wise_ft else {}
     if experiment.first:
         head = experiment.module.loss.state_dict()
         write_model(encoder, run.model(), head, best_step, cfg.evaluation.precision)
     tuned = score(encoder, data, cfg.evaluation)
     if not experiment.first:
         return tuned.dev_score
-    history = run.history()
+    history, monitor = run.history(), monitor_of(data.dev)
     if tuned.test_found:
         save_predictions(run, data.tests, tuned.test_found)
-    before, selected = scores_before_and_at(history, monitor_of(data.dev), best_step)
-    start = before
     if mixture.get("share", 1) < 1:
         save_dev(run, best_step, tuned.dev_found, selected=True)
-        selected, start = tuned.dev_score, mixture.get("start", before)  # both in the report's precision
-    worse = None if start is None or selected is None else selected < start
-    watched, phases = [row for row in history if "rank/energy" in row], None
-    if watched:
-        from sts_lightning.analysis.phases import phases_of  # of a run that a RankMonitor has watched
-
-        phases = phases_of(watched)
+    watched = [row for row in history if "rank/energy" in row]
+    phases = phases_of(watched) if watched else None
     parts_of_dev = {} if isinstance(data.dev, Ranking) else parts_of(data.dev)
     verdict = verdict_of(run, best_step, parts_of_dev)
+    worse = None if verdict is None else verdict["difference"] < 0
     general = _general(untuned, tuned) if data.keep_general else None
     details = {
-        "dev_untuned": before,
+        "dev_untuned": _before(history).get(monitor),
         **({} if verdict is None else {"verdict": verdict}),
         **({} if general is None else {"general": general}),
         "worse_than_untuned": worse,
@@ -129,7 +119,6 @@ def report(
         run.remove_state()
     title = f"{cfg.name}, seed {cfg.seed}"
     with _optional("plots"):
-        monitor = monitor_of(data.dev)
         plot_curves(history, run.plots / "curves.png", best_step, title, (monitor, title_of(monitor)))
         _plot_dev(tuned, parts_of_dev, run, title)
         if phases is not None:
@@ -137,13 +126,13 @@ def report(
             plot_rank_scores(watched, phases, run.plots / "rank_against_dev.png", title)
     with _optional(run.page_file.name):
         write_page(run, metrics, _disagreements(tuned, data), run.settings())
-    log_results(experiment.loggers, run, metrics, steps)
-    if worse:  # even within the interval of the verdict: training gained nothing, and there is a remedy
+    log_results(experiment.loggers, metrics, steps)
+    if verdict and worse:  # even within its interval: training gained nothing, and there is a remedy
         log.warning(
             "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
             "optim.lr or train longer%s; trainer.select_untuned=true would keep the untuned weights.",
-            selected,
-            start,
+            verdict["after"],
+            verdict["before"],
             ", or the labels are in another order than data.classes"
             if any(part.label == "class" for part in data.parts.values())
             else "",
@@ -179,29 +168,15 @@ def _write_final(experiment: Experiment) -> None:
     write_model(module.encoder, run.checkpoints / "final", module.loss.state_dict(), last["global_step"])
 
 
-def log_results(loggers: Sequence[Logger], run: RunFolder, metrics: RunMetrics, step: int) -> None:
-    """Give the loggers the final scores and the plots of a run; the history of the run gets neither.
-
-    Args:
-        loggers: Loggers of the run.
-        run: Run folder with the plots.
-        metrics: Results of the run.
-        step: Last step.
-    """
+def log_results(loggers: Sequence[Logger], metrics: RunMetrics, step: int) -> None:
+    """Give the loggers the final scores of a run, which its history does not get."""
     scores = {f"final/{name}": value for name, value in metrics.scores.items()}
-    plots = sorted(run.plots.glob("*.png"))
     for logger in loggers:
         if isinstance(logger, HistoryLogger):
             continue
         with _optional(f"the entries of {type(logger).__name__}"):
             in_table = {HP_METRIC: metrics.score} if isinstance(logger, TensorBoardLogger) else {}
             logger.log_metrics({**scores, **in_table}, step)
-            for path in plots:
-                name = f"plots/{path.stem}"
-                if isinstance(logger, TensorBoardLogger):
-                    logger.experiment.add_image(name, imread(path), step, dataformats="HWC")
-                elif isinstance(logger, WandbLogger):
-                    logger.log_image(name, [str(path)], step)
             logger.finalize("success")
 
 
@@ -227,17 +202,13 @@ def _disagreements(scores: Scores, data: DataModule) -> list[Disagreement]:
 def _details(experiment: Experiment, scores: Scores, seconds: float) -> dict[str, Any]:
     cfg, data, encoder = experiment.cfg, experiment.data, experiment.module.encoder
     start = None if cfg.init_from is None else RunFolder(cfg.init_from)
-    earlier: TrainedOn = () if start is None else start.trained_on()
-    scored = how_scored(encoder, data, cfg, scores)
-    training = {  # what a table of the scores names
-        "max_length": cfg.model.get("max_length"),
-        "precision": experiment.machine.precision,
-        "quantization": scored["quantization"],
-    }
+    earlier: TrainedOn = () if start is None else start.known_metrics().trained_on
+    training = {"max_length": cfg.model.get("max_length"), "precision": experiment.machine.precision}
     return {
         "steps": experiment.trainer.global_step,
-        **scored,
-        "training": training,
+        **how_scored(encoder, data, cfg, scores),
+        # What a table of the scores names.
+        "training": {**training, "quantization": cfg.model.get("quantization", "none")},
         "texts": sample_texts(data),  # with which an export is compared
         "machine": dataclasses.asdict(experiment.machine),
         "processes": experiment.trainer.world_size,
@@ -270,21 +241,24 @@ def _plot_dev(scores: Scores, parts: Mapping[str, slice], run: RunFolder, title:
     plot_cosines(*found, run.plots / "dev_cosines.png", f"{title}: {name} Spearman {spearman:.2f}")
 
 
+def _before(history: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+    """Return the row of a history before training; empty if there is none."""
+    return history[0] if history and history[0]["step"] == 0 else {}
+
+
 def _print_scores(experiment: Experiment, tuned: Scores, untuned: Scores | None, metrics: RunMetrics) -> None:
-    data, history, rankings = experiment.data, experiment.run.history(), metrics.rankings
+    data, rankings, before = experiment.data, metrics.rankings, _before(experiment.run.history())
 
     def row(scores: Scores) -> dict[str, float]:
         tests = spearman_row(scores.test) if scores.test and scored_tasks(data.tests) else {}
         of_pairs = {"dev": scores.dev_score, **tests}
         return {name: score for name, score in of_pairs.items() if name not in rankings}
 
-    monitor = monitor_of(data.dev)
-    before = history[0] if history and history[0]["step"] == 0 else {}
     rows = {"tuned": row(tuned)}
     if untuned is not None:
         rows = {"untuned": row(untuned), **rows}
         rows["gain"] = {name: value - rows["untuned"][name] for name, value in rows["tuned"].items()}
-    elif "dev" not in rankings and monitor in before:
+    elif (monitor := monitor_of(data.dev)) in before and "dev" not in rankings:
         rows = {"untuned": {"dev": before[monitor]}, **rows}
     if "dev" in rankings:
         first = {key: before[f"dev/{key}"] for key in TITLES if f"dev/{key}" in before}
@@ -313,7 +287,6 @@ def write_page(
     shows = {key: shown(value) for key, value in select(leaves(settings), SHOWN).items()}
     if (start := metrics.details.get("start")) is not None and "init_from" in shows:
         shows["init_from"] += f" ({start})"
-    rates = [row["tokens_per_second"] for row in run.history() if "tokens_per_second" in row]
     pages = Environment(loader=PackageLoader("sts_lightning", "workflows"), autoescape=True)
     text = pages.get_template("run_page.html.jinja").render(
         name=run.path.resolve().name,
@@ -327,7 +300,6 @@ def write_page(
             for path in sorted(run.plots.glob("*.png"))
         ],
         pairs=pairs,
-        tokens_per_second=median(rates) if rates else None,
         settings=list(shows.items()),
     )
     write_atomic(run.page_file, text + "\n")

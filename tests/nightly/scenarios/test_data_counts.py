@@ -49,7 +49,7 @@ def test_every_stage_is_stated(first: Path, tmp_path: Path) -> None:
     train_py(tmp_path / "second", *SHORT, f"init_from={first}")
     two = {"source": "toy pairs", "unit": "pairs", "rows": 32, "published": None, "dropped": {}}
     assert stored(tmp_path / "second") == [one, two]
-    assert list(map(str, RunFolder(tmp_path / "second").trained_on())) == [
+    assert list(map(str, RunFolder(tmp_path / "second").known_metrics().trained_on)) == [
         "32 of 40 triplets",
         "32 pairs (toy pairs)",
     ]
@@ -88,7 +88,7 @@ def test_an_evaluation_states_the_data_of_its_run(first: Path, tmp_path: Path) -
     ):
         with composed("eval", *settings, model, output=tmp_path / name) as cfg:
             evaluate_in(tmp_path / name, cfg)
-        assert list(map(str, RunFolder(tmp_path / name).trained_on())) == expected
+        assert list(map(str, RunFolder(tmp_path / name).known_metrics().trained_on)) == expected
     metrics = [
         RunFolder(path).metrics().details for path in (first, tmp_path / "tuned", tmp_path / "untuned")
     ]

@@ -79,7 +79,7 @@ def test_the_next_command_resumes_a_first_run_that_was_killed(tmp_path: Path, cl
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     first = first_run(tmp_path, "a")
-    assert first.resumable
+    assert first.state == "interrupted"
     second = cli("train.py", *BOTH, "trainer.max_epochs=1", "optim.lr=1e-5", "hydra.run.dir=runs/b")
     assert second.returncode == 0, second.stderr
     assert "resuming after step" in second.stdout

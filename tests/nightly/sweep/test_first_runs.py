@@ -74,7 +74,7 @@ def test_the_papers_grid_has_three_first_runs_and_nine_second_ones(
         assert one.job.demand == Demand(1, required=True)
     assert list(by_need.values()) == [3, 3, 3]
     assert len({one.job.folder for one in planned}) == 12
-    print_plan(planned, lambda run, cfg: None)
+    print_plan(planned)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("  experiment=pcc_stage1 prompt=eol (1 GPU)")
     sizes = [line.partition("micro batch ")[2].partition(",")[0] for line in lines[7:12:2]]
@@ -186,13 +186,16 @@ def test_a_finished_run_without_what_a_sweep_asks_for_is_named(
     with job_config(planned.composed):
         job.run_folder.save_config(planned.cfg)
     job.run_folder.metrics_file.touch()
-    grid.jobs.clear()
-    assert grid.add(1, ["seed=1", "trainer.save_every=7"]).folder == job.folder
+
+    def again(*more: str) -> None:
+        grid.jobs.clear()
+        assert grid.add(1, ["seed=1", *more]).folder == job.folder
+        grid.to_run()
+
+    again("trainer.save_every=7")
     assert "has finished without" not in caplog.text
-    grid.jobs.clear()
-    assert grid.add(2, ["seed=1", "trainer.keep_every=5"]).folder == job.folder
+    again("trainer.keep_every=5")
     assert f"{job.folder.name} has finished without trainer.keep_every" in caplog.text
-    grid.jobs.clear()
-    assert grid.add(3, ["seed=1", "callbacks=rank_monitor", "trainer.keep_state=true"]).folder == job.folder
+    again("callbacks=rank_monitor", "trainer.keep_state=true")
     assert "has finished without callbacks.rank_monitor" in caplog.text
     assert "has finished without trainer.keep_state" in caplog.text

@@ -9,10 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 
 import sts_lightning
-from sts_lightning.models.loading.folder import TRAINING
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.average import average_runs
@@ -79,8 +77,7 @@ def test_a_run_that_parents_start_from_costs_once(tmp_path: Path) -> None:
 def test_the_folder_is_that_of_a_finished_run(runs: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "mean"
     average_runs(runs[:2], folder, [0.5])
-    checks = list(verify(RunFolder(folder)))
-    assert {check.outcome for check in checks} == {"ok"}, checks
+    assert "model" in dict(verify(RunFolder(folder)))
     assert RunFolder(folder).finished
     vectors = sts_lightning.load(folder).encode(["The boy hid a rug .", "A farmer ."])
     assert vectors.shape[0] == 2
@@ -122,17 +119,6 @@ def test_the_start_is_that_of_init_from(runs: list[Path], tmp_path: Path) -> Non
     assert metrics(tmp_path / "start")["averaged"]["share"] == 0.0
     for name, value in weights(runs[0]).items():
         assert torch.equal(weights(tmp_path / "start")[name], value)
-
-
-def test_heads_are_averaged_if_all_runs_have_the_same(tmp_path: Path) -> None:
-    folders = [write_run(tmp_path / name, 0.01, seed) for seed, name in enumerate("abc")]
-    for folder, shape in zip(folders, (3, 3, 4), strict=True):
-        head = torch.full((1, shape), float(len(folder.name) + shape))
-        save_file({"loss.head.weight": head}, folder / "model" / TRAINING)
-    average_runs(folders[:2], tmp_path / "same")
-    assert weights(tmp_path / "same")["loss.head.weight"].tolist() == [[4.0] * 3]
-    average_runs(folders, tmp_path / "other")
-    assert "loss.head.weight" not in weights(tmp_path / "other")
 
 
 def test_a_full_disk_leaves_nothing(

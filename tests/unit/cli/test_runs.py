@@ -34,15 +34,10 @@ def test_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert float(rows[1]["dev std"]) == pytest.approx(2**0.5)
 
 
-def test_sorted_and_filtered(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["runs", "list", str(folder), "--sort", "minutes", "--each"])
+def test_sorted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["runs", "list", str(folder), "--sort", "minutes"])
     text = capsys.readouterr().out
-    assert text.index("80.00") < text.index("81.50") < text.index("82.00")
-    where = ["--where", "loss=InfoNCELoss", "--where", "optim.lr=0.00001", "--where", "init_from=null"]
-    main(["runs", "list", str(folder), *where])
-    text = capsys.readouterr().out
-    assert "81.50" in text
-    assert "82.00" not in text
+    assert text.index("81.00 ± 1.41") < text.index("81.50")  # the cheapest first
 
 
 def test_brackets_in_settings_are_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,8 +51,7 @@ def test_best_run_for_scripts(
 ) -> None:
     with caplog.at_level("INFO"):
         main(["runs", "list", str(folder), "--best"])
-        main(["runs", "list", str(folder), "--best", "--where", "loss=InfoNCELoss"])
-    assert caplog.messages == [str(folder / "b"), str(folder / "c")]
+    assert caplog.messages == [str(folder / "b")]
 
 
 def test_best_of_runs_with_the_same_dev_pairs_alone(
@@ -71,18 +65,13 @@ def test_best_of_runs_with_the_same_dev_pairs_alone(
     write(folder / "f", settings(3), 85.0, {"dev": "other"})
     said = leaves("runs", "list", str(folder), "--best", capsys=capsys)
     assert f"{folder / 'd'} and {folder / 'f'} have scores of different pairs" in said
-    with caplog.at_level("INFO"):
-        main(["runs", "list", str(folder), "--best", "--where", "dev=stsb"])
-    assert caplog.messages[1:] == [str(folder / "d")]
 
 
 def test_mistakes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = [
         leaves("runs", "list", str(tmp_path / "absent"), capsys=capsys),
-        leaves("runs", "list", str(folder), "--where", "loss", capsys=capsys),
-        leaves("runs", "list", str(folder), "--where", "loss=Other", capsys=capsys),
         leaves("runs", "list", str(folder), "--sort", "speed", capsys=capsys),
     ]
-    parts = ["absent", "KEY=VALUE", "loss=Other", "--sort speed"]
+    parts = ["absent", "--sort speed"]
     assert [part for part, one in zip(parts, said, strict=True) if part not in one] == []
     assert all(one.startswith("error: ") for one in said)

@@ -36,7 +36,7 @@ def test_compare_refuses_a_run_that_would_count_twice(tmp_path: Path, gold: np.n
     write_run(one, 1.0, 1, gold)
     write_run(other, 2.0, 1, gold)
     again = f"{tmp_path}/other/../one"
-    with pytest.raises(SystemExit, match=r"runs: .*one is named twice, as .*one and .*other/\.\./one"):
+    with pytest.raises(SystemExit, match=r"runs: .*one is named twice"):
         main(["runs", "compare", str(one), again, "--to", str(other)])
     with pytest.raises(SystemExit, match=r"--to: .*one is named twice, and would count as often"):
         main(["runs", "compare", str(other), "--to", str(one), "--to", str(one)])

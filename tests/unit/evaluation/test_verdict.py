@@ -145,20 +145,6 @@ def test_what_is_stored_of_the_dev_data(found: OfTask, tmp_path: Path) -> None:
     assert stored_verdict(run) == verdict
 
 
-def test_a_broken_file_while_training_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    run = RunFolder(tmp_path)
-    run.dev_file.write_bytes(b"PK broken")
-    save_dev(run, 4, queries(0), selected=True)
-    assert "the run will have no verdict" in caplog.text
-    assert load_dev(run).keys() == {"selected"}
-    with np.load(run.dev_file) as arrays:
-        kept = dict(arrays)
-    np.savez(run.dev_file, **kept | {"selected/mrr@10": np.array([np.nan])})
-    with pytest.raises(CheckpointError, match="selected is broken: its arrays differ"):
-        load_dev(run)
-    assert verdict_of(run, 4, {}) is None
-
-
 @pytest.mark.parametrize("stored", [None, {"verdict": "better"}])
 def test_a_run_without_a_verdict(stored: Any, tmp_path: Path) -> None:
     run = RunFolder(tmp_path)

@@ -12,7 +12,7 @@ from sts_lightning.core.errors import ConfigError, FailedJobsError, UserError
 from sts_lightning.planning import plan
 from sts_lightning.reproduce import run
 from sts_lightning.reproduce.run import list_tables, open_launcher, print_plan, reproduce
-from sts_lightning.reproduce.table import Requirements, Row, Table
+from sts_lightning.reproduce.table import Row, Table
 from sts_lightning.sweep.job import Job
 from tests.unit.reproduce.conftest import finish, folders
 
@@ -110,9 +110,10 @@ def test_what_is_left_is_run_and_reported(
 def test_a_table_of_gpus_is_not_begun_without(
     table: Table, runs_of_the_launcher: list[list[Job]], tmp_path: Path
 ) -> None:
-    table.spec.needs = Requirements(gpus=1, memory=24, hours=6)
+    table.spec.needs = "1 GPU with 24 GB, up to 6 h"
+    table.spec.overrides = ["trainer=gpu"]
     with pytest.raises(ConfigError, match="needs 1 GPU with 24 GB, up to 6 h, and no GPU is visible"):
         reproduce(table, "process", [], 20)
     assert not runs_of_the_launcher
-    table.spec.rows = {"plain": Row(["loss=cosent"])}
+    table.spec.rows, table.spec.overrides = {"plain": Row(["loss=cosent"])}, []
     reproduce(Table("toy", table.spec, tmp_path, "minilm"), "process", [], 20)  # its rows need none

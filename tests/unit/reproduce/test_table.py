@@ -94,12 +94,13 @@ def test_published_values_are_those_of_the_papers() -> None:
         ("title: x", "rows"),
         ("title: x\nrows: {a: {trian: []}}", "rows.a.trian"),
         ("title: x\nseeds: [one]\nrows: {a: []}", "seeds"),
-        ("title: x\nrows: {a: ['init_from=row:b']}", "rows.a starts from b, not among the other rows"),
-        ("title: x\nrows: {a: ['init_from=row:a']}", "rows.a starts from a, not among the other rows"),
         ("title: x\nrows: {a: []}\nbaselines: [c]", "baselines names c, not among rows"),
         ("title: x\nrows: {a: []}\npublished: {m: {b: []}}", "published.m.b is not among rows"),
-        ("title: x\nrows: {a: []}\npublished: {m: {a: [1.0]}}", "has 1 values, and there are 0 columns"),
-        ("title: x\nrows: {a: []}\npublished: {cited: {b: []}}\nwhy: {b: ' '}", "why.b is missing"),
+        ("title: x\nrows: {a: []}\npublished: {m: {a: [1.0]}}", "has 1 values for 0 columns"),
+        (
+            "title: x\nrows: {a: []}\npublished: {cited: {b: []}}\nwhy: {c: x}",
+            "published.cited.b is not among why",
+        ),
         ("title: [x", "cannot be read"),
         ("- title", "must hold keys and values"),
     ],
@@ -135,6 +136,39 @@ def test_a_table_may_be_like_one_that_is_like_another(conf: Path) -> None:
     assert spec.published == {"m": {"two": [2.0]}, "n": {"two": [3.0]}}
 
 
+def test_a_name_with_a_sweep_is_several_rows(conf: Path) -> None:
+    (conf / "a.yaml").write_text(
+        "title: a\nrows:\n  'head of {loss=mse,l1}': {train: [x=1], once: true, shown: false}\n"
+        "  '{loss=mse,l1}, {k=1,0.5}': [x=2, 'init_from=row:head of {loss}']\n"
+        "  'of {suite=a,b}': {eval: []}\n"
+    )
+    rows = load_spec("a").rows
+    assert list(rows) == [
+        *("head of mse", "head of l1", "mse, 1", "mse, 0.5", "l1, 1", "l1, 0.5", "of a", "of b"),
+    ]
+    assert rows["l1, 0.5"].train == ["x=2", "init_from=row:head of l1", "loss=l1", "k=0.5"]
+    assert (rows["head of l1"].train, rows["head of l1"].once) == (["x=1", "loss=l1"], True)
+    assert rows["of b"].eval == ["suite=b"]
+    (conf / "b.yaml").write_text("like: a\ntitle: b\nrows: {of a: null, 'l1, 1': [y=1]}\n")
+    rows = load_spec("b").rows
+    assert (rows["l1, 1"].train, "of a" in rows) == (["y=1"], False)
+
+
+@pytest.mark.parametrize(
+    ("start", "what"),
+    [
+        ("one", "rows.two starts from one, to start from it"),
+        ("two", "rows.two starts from two, to start from it"),
+        ("three", "rows.two starts from three, no row"),
+    ],
+)
+def test_a_row_that_cannot_start_is_named(start: str, what: str, tmp_path: Path) -> None:
+    rows = {"one": Row(["init_from=row:two"]), "two": Row([f"init_from=row:{start}"])}
+    with pytest.raises(ConfigError, match=f"conf/reproduce/toy.yaml: {what}") as caught:
+        make(tmp_path, rows=rows).all_runs()
+    assert caught.value.key == "rows.two"
+
+
 def test_a_row_has_the_models_for_which_it_is_published(tmp_path: Path) -> None:
     rows = {
         "all": Row(["loss=pearson"]),
@@ -168,7 +202,8 @@ def test_a_row_starts_from_the_run_of_its_seed(tmp_path: Path) -> None:
         None,
         "1e-4",
     ]
-    jobs, every = table.jobs()
+    jobs, grid = table.jobs()
+    every = [each.job for each in grid.jobs.values()]
     assert len({job.folder for job in every}) == len(every) == 8
     for one, two in zip(first, second, strict=True):
         assert jobs[two].overrides[-1] == f"init_from={jobs[one].folder}"
@@ -246,7 +281,7 @@ def test_tables_share_their_runs(tmp_path: Path) -> None:
         "another": Row(["optim.lr=1e-4", "loss=pearson", "init_from=row:first"]),
     }
     ours, theirs = make(tmp_path, models=["minilm"]), make(tmp_path, models=["minilm"], rows=rows)
-    assert [job.folder for job in ours.jobs()[1]] == [job.folder for job in theirs.jobs()[1]]
+    assert list(ours.jobs()[1].jobs) == list(theirs.jobs()[1].jobs)
 
 
 def test_a_row_may_start_from_an_experiment(tmp_path: Path) -> None:
@@ -258,7 +293,8 @@ def test_a_row_may_start_from_an_experiment(tmp_path: Path) -> None:
     }
     shared = {"models": ["llama7b"], "overrides": ["prompt=sum"], "report": ["precision=16-true"]}
     table = make(tmp_path, seeds=[1], rows=rows, **shared)
-    jobs, every = table.jobs()
+    jobs, grid = table.jobs()
+    every = [each.job for each in grid.jobs.values()]
     trained = {run.start: jobs[run.start] for run in jobs if run.start is not None and run.entry == "eval"}
     second, first, other = trained.values()
     assert second is other

@@ -43,12 +43,6 @@ def ckpt(**parts: Any) -> bytes:
     return buffer.getvalue()
 
 
-def pickled(content: Any) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(content, buffer)
-    return buffer.getvalue()
-
-
 def inside(content: bytes, name: str, at: int = 0) -> int:
     """Return the place of a byte within the data of a file in an archive."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -102,26 +96,8 @@ CKPT = ckpt()
 BROKEN = [
     *(Broken("predictions", PREDICTIONS, NPZ[:size]) for size in (0, len(NPZ) // 2)),
     Broken("predictions", PREDICTIONS, flipped(NPZ, inside(NPZ, "gold.npy", 60))),
-    *(
-        Broken(
-            "predictions",
-            PREDICTIONS,
-            npz(**{f"A_{key}": value for key, value in arrays.items()}),
-            None,
-            named,
-        )
-        for arrays, named in (
-            ({"cosine": [0.5]}, "A is broken: it has no array gold"),
-            ({"cosine": [0.5, 0.6], "gold": [1]}, "A is broken: its arrays differ in length"),
-            ({"cosine": [0.5, np.nan], "gold": [1, 2]}, "A has a value of cosine"),
-            ({"cosine": [0.5, 0], "gold": [1, np.inf]}, "A has a value of gold"),
-            ({"mrr@10": [0.5, np.nan], "triplets": [np.nan, 1]}, "A has a value of mrr@10"),
-        )
-    ),
     *(Broken("checkpoint", BEST, CKPT[:size]) for size in (0, len(CKPT) // 2)),
     Broken("checkpoint", BEST, flipped(CKPT, inside(CKPT, "data/0", 30))),
-    Broken("checkpoint", BEST, pickled([1])),
-    Broken("checkpoint", BEST, pickled({"global_step": 1}), None, "state_dict"),
     Broken("vectors", "vectors.npy", b""),
     Broken("vectors", "vectors.npy", npy(np.array([[1.0], [np.nan]])), None, "line 2"),
     Broken("vectors", "vectors.npy", npz(a=np.ones((2, 3))), None, "must be a matrix of floating-point"),

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.core.errors import CheckpointError
-from sts_lightning.runs.metrics import RunMetrics, read_metrics, write_metrics
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.metrics import RunMetrics, read_metrics
 
 TEST = {"average": 71.0, "tasks": {"A": {"spearman": 70.0}, "B": {"score": 72.0}}}
 
@@ -13,17 +14,19 @@ TEST = {"average": 71.0, "tasks": {"A": {"spearman": 70.0}, "B": {"score": 72.0}
 def test_round_trip(tmp_path: Path) -> None:
     path = tmp_path / "metrics.json"
     metrics = RunMetrics(TEST, {"spearman": 80.5, "pearson": 81.0}, {"wall_seconds": 3.5, "seed": 1})
-    write_metrics(path, metrics)
+    RunFolder(tmp_path).save_metrics(metrics)
     found = read_metrics(path)
     assert found == metrics
     assert found.score == 80.5
     assert found.scores == {"dev": 80.5, "A": 70.0, "B": 72.0, "average": 71.0}
-    assert (found.wall_seconds, found.peak_memory_gb) == (3.5, None)
+    assert (found.total_seconds, found.peak_memory_gb) == (3.5, None)
 
 
 def test_an_evaluation_is_scored_by_its_average(tmp_path: Path) -> None:
     path = tmp_path / "metrics.json"
-    write_metrics(path, RunMetrics(TEST, details={"peak_memory_bytes": {"host": 2e9, "cuda": 3e9}}))
+    RunFolder(tmp_path).save_metrics(
+        RunMetrics(TEST, details={"peak_memory_bytes": {"host": 2e9, "cuda": 3e9}})
+    )
     found = read_metrics(path)
     assert (found.score, found.peak_memory_gb) == (71.0, 3.0)
     assert "dev" not in found.scores

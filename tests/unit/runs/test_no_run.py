@@ -45,11 +45,6 @@ def test_what_was_meant_is_named(tmp_path: Path) -> None:
         os.utime(file, (number, number))
     meant = f"Did you mean {tmp_path / 'a' / 'new'}, the newest in it?"
     assert no_run(tmp_path, "config.yaml").hint == meant
-    checkpoint = tmp_path / "old" / "checkpoints" / "best.ckpt"
-    checkpoint.parent.mkdir()
-    checkpoint.touch()
-    for part in (checkpoint, checkpoint.parent):
-        assert no_run(part, "config.yaml").hint == f"Did you mean {tmp_path / 'old'}?"
 
 
 def test_a_folder_of_runs_has_no_results(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -69,29 +68,6 @@ def test_predictions_on_other_texts_of_a_task(tmp_path: Path) -> None:
 
 
 PREDICTIONS = "predictions.npz"
-
-
-def write_predictions(run: Path, cosines: Any, gold: Any) -> Path:
-    run.mkdir()
-    np.savez(run / PREDICTIONS, **{"STSB/cosine": np.asarray(cosines), "STSB/gold": np.asarray(gold)})
-    return run
-
-
-@pytest.mark.parametrize(
-    ("cosines", "gold", "reason"),
-    [
-        ([0.1, float("nan"), 0.3], [1.0, 2.0, 3.0], "cosine"),
-        ([0.1, 0.2, float("inf")], [1.0, 2.0, 3.0], "cosine"),
-        ([0.1, 0.2, 0.3], [1.0, float("nan"), 3.0], "gold"),
-        ([0.1, 0.2], [1.0, 2.0, 3.0], "its arrays differ in length"),
-    ],
-)
-def test_predictions_that_cannot_be_scored(cosines: Any, gold: Any, reason: str, tmp_path: Path) -> None:
-    run = write_predictions(tmp_path / "run", cosines, gold)
-    with pytest.raises(CheckpointError) as caught:
-        load_predictions(RunFolder(run))
-    assert f"{run / PREDICTIONS}: STSB " in str(caught.value)
-    assert reason in str(caught.value)
 
 
 def test_an_array_in_place_of_an_archive(tmp_path: Path) -> None:

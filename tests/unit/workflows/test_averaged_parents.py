@@ -55,13 +55,6 @@ def test_pairs_that_the_suite_of_the_first_holds_out(tmp_path: Path) -> None:
     assert len(parents(runs[::-1])) == 2
 
 
-def test_a_run_that_did_not_train_its_encoder(first: Path, tmp_path: Path) -> None:
-    other = write_run(tmp_path / "other", 0.01, 2)
-    edit(RunFolder(other).config_file, lambda cfg: cfg["optim"].update(freeze="encoder"))
-    with pytest.raises(CheckpointError, match="other did not train its encoder"):
-        parents([first, other])
-
-
 def test_no_run_at_all(first: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is not a run folder"):
         parents([first, tmp_path / "absent"])

@@ -180,6 +180,7 @@ CALLBACK = "+callbacks.mine._target_=lightning.pytorch.callbacks."
         ("loss=rankcse data.kind=sentences", "auxiliary", "needs an auxiliary model that provides teacher"),
         ("loss=infocse data.kind=sentences", "auxiliary", "Choose auxiliary=masked_lm, "),
         ("regularizer=rank_reduction regularizer.phase2=none", "regularizer", "add callbacks=rank_monitor"),
+        ("loss=angle optim.freeze=encoder regularizer=rank_reduction", "regularizer", "nothing to regularise"),
         ("optim.freeze=encoder", "optim.freeze", "leaves nothing to train: PearsonLoss has no head"),
         (
             "model=tiny_opt model.adapter=null model.dtype=bfloat16",

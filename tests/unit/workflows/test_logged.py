@@ -10,7 +10,6 @@ import pytest
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
-from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.workflows.report import log_results
 from sts_lightning.workflows.train import log_settings
@@ -46,7 +45,7 @@ def test_any_logger_gets_settings_and_scores(config: Config, tmp_path: Path) -> 
     assert settings["optim.betas"] == "[0.9, 0.999]"
     assert settings["path.parts/_.csv"] == 0.3
     assert not [key for key, value in settings.items() if "private" in str(value)]
-    log_results([logger], RunFolder(tmp_path), RunMetrics(None, {"spearman": 70.0}), 9)
+    log_results([logger], RunMetrics(None, {"spearman": 70.0}), 9)
     assert logger.metrics == [({"final/dev": 70.0}, 9)]
 
 
@@ -59,6 +58,6 @@ def test_a_logger_that_fails_costs_no_other_logger_its_scores(
 
     first, second = Collector(), Collector()
     monkeypatch.setattr(first, "log_metrics", broken)
-    log_results([first, second], RunFolder(tmp_path), RunMetrics(None, {"spearman": 70.0}), 9)
+    log_results([first, second], RunMetrics(None, {"spearman": 70.0}), 9)
     assert second.metrics == [({"final/dev": 70.0}, 9)]
     assert f"the entries of Collector could not be made ({type(error).__name__}: {error})" in caplog.text

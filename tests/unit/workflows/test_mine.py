@@ -26,8 +26,7 @@ def full_sort(
 @pytest.mark.parametrize("seed", range(40))
 def test_nearest_equals_a_full_sort(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products of multiples of 1/2 are exact: most are tied, and many equal the limit."""
-    monkeypatch.setattr(module, "QUERIES", 7)
-    monkeypatch.setattr(module, "CANDIDATES", 16)
+    monkeypatch.setattr(module, "BLOCK", 300)
     draw = np.random.default_rng(seed)
     size = int(draw.integers(5, 90))
     candidates = int(draw.integers(1, size + 1))

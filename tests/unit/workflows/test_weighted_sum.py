@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
-from sts_lightning.core.errors import CheckpointError
 from sts_lightning.workflows.average import weighted_sum
 
 
@@ -35,8 +33,3 @@ def test_the_terms_are_summed_in_float64() -> None:
     parts = [weights(seed) for seed in range(50)]
     expected = torch.stack([part["b"].double() for part in parts]).mean(dim=0).bfloat16()
     assert torch.equal(weighted_sum(parts, [1 / 50] * 50)["b"], expected)
-
-
-def test_integers_that_differ_have_no_mean() -> None:
-    with pytest.raises(CheckpointError, match="positions differs"):
-        weighted_sum([weights(0), {**weights(1), "positions": torch.tensor([0, 1, 3])}], [0.5, 0.5])
