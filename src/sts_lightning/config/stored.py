@@ -150,6 +150,11 @@ def adapt(values: dict[Any, Any], source: str) -> DictConfig:
     Raises:
         CheckpointError: It lacks a setting without a default, or a value is of another type than its setting.
     """
+    needed = {name for name, setting in TrainConfig.model_fields.items() if setting.is_required()}
+    if absent := sorted(needed - values.keys()):
+        raise CheckpointError(
+            f"{source} is not the configuration of a run: it has no {', '.join(absent)}.", key=absent[0]
+        )
     merged: DictConfig = OmegaConf.structured(TrainConfig.structured)
     unknown = []
     for key, node in nodes(values):
@@ -169,10 +174,6 @@ def adapt(values: dict[Any, Any], source: str) -> DictConfig:
             key=key,
             hint=f"Correct {key} in that file.",
         ) from error
-    if absent := sorted(OmegaConf.missing_keys(merged)):
-        raise CheckpointError(
-            f"{source} is not the configuration of a run: it has no {', '.join(absent)}.", key=absent[0]
-        )
     return merged
 
 

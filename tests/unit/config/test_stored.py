@@ -84,12 +84,9 @@ def test_settings_that_a_run_lacks_have_their_defaults(
 
 def test_settings_without_a_default(stored: tuple[RunFolder, dict[str, Any]]) -> None:
     run, values = stored
-    for key in ("loss", "data", "name", "evaluation", "optim.betas"):
-        cfg = OmegaConf.create(values)
-        parent, _, name = key.rpartition(".")
-        del (OmegaConf.select(cfg, parent) if parent else cfg)[name]
-        run.save_config(cfg)
-        with pytest.raises(CheckpointError, match=rf"is not the configuration of a run: it has no {key}\b"):
+    for key in ("loss", "data", "name", "evaluation"):
+        run.save_config(OmegaConf.create({name: value for name, value in values.items() if name != key}))
+        with pytest.raises(CheckpointError, match=rf"is not the configuration of a run: it has no {key}\.$"):
             run.load_config()
     for group, key in (({"lr": "fast"}, r"optim\.lr"), (3, "optim")):
         run.save_config(OmegaConf.create(values | {"optim": group}))

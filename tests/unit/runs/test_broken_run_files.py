@@ -86,7 +86,8 @@ READERS: dict[str, Reader] = {
 CONFIG, HISTORY, PREDICTIONS = "config.yaml", "history.csv", "predictions.npz"
 ENCODER = "sts_lightning.models.SentenceEncoder.from_pretrained"
 SMALLEST: dict[str, Any] = {"name": "x", "data_root": "y", "model": {"_target_": ENCODER}}
-SMALLEST |= {group: {} for group in ("prompt", "evaluation", "loss", "data")}
+SMALLEST |= {"seed": 1, "senteval_text": "raw", "dev": "stsb", "precision": "auto"}
+SMALLEST |= {group: {} for group in ("prompt", "evaluation", "loss", "data", "optim", "trainer")}
 BEST = "checkpoints/best.ckpt"
 NPY = npy(np.ones((2, 3)))
 NPZ = npz(A_cosine=[0.25, -0.5], A_gold=[1, 2])
