@@ -39,7 +39,7 @@ demo: $(DEMO_STAMP)  ## fine-tune MiniLM on a generated corpus; needs no data an
 XDIST := -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(XDIST)
 
-test: install  ## run the tests of every change: units and thirty whole runs, two files at a time [JOBS=4] (8 minutes)
+test: install  ## run the tests of every change: units and thirty whole runs, two files at a time [JOBS=4] (6 minutes)
 	$(PYTEST) tests/runs tests/unit
 
 test-unit: install  ## run the tests that neither train nor start a process (3 minutes)
