@@ -151,7 +151,7 @@ def rank_figure7(systems: Systems) -> None:
             phases = phases_of(run.folder.history())
             panel.plot(list(scores), list(scores.values()), color=f"C{number % 10}", alpha=0.6)
             if phases is not None:
-                label = f"seed {run.seed}: step {phases.end}"
+                label = f"seed {run.settings['seed']}: step {phases.end}"
                 panel.plot(
                     phases.end, scores[phases.end], "*", color=f"C{number % 10}", markersize=13, label=label
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,16 +83,33 @@ def is_locked(folder: Path) -> bool:
         return False
 
 
+CHECKPOINT = re.compile(r"\.?(best|last|final|step_[0-9]+)(\.ckpt)?(\.\w+)?")
+"""Name of a checkpoint or of the model folder of a step, or of one that a process was writing."""
+
+
 def check_links(run: Path) -> None:
     """Reject a run folder with a link to elsewhere: resuming the run would write and remove files through it.
+
+    ``checkpoints`` may lie elsewhere, as on the fast disk of a cluster: in a folder of the same user that
+    holds checkpoints alone, and not in another run.
 
     Raises:
         UntrustedError: A file or folder in it is such a link.
     """
     for path in run.rglob("*"):
         target = Path(os.path.realpath(path))  # unlike resolve, this bears a link to itself
-        if path.is_symlink() and not target.is_relative_to(os.path.realpath(run)):
+        if not path.is_symlink() or target.is_relative_to(os.path.realpath(run)):
+            continue
+        user = getattr(os, "getuid", lambda: 0)()
+        if not (
+            path.name == "checkpoints"
+            and target.is_dir()
+            and path.lstat().st_uid == target.stat().st_uid == user
+            and all(CHECKPOINT.fullmatch(inside.name) for inside in target.iterdir())
+            and not any(inside.is_symlink() for inside in target.rglob("*"))
+            and not (target.parent / "config.yaml").exists()
+        ):
             raise UntrustedError(
-                f"{path} links to {target}, outside the run folder; remove the link. The whole folder "
-                "may lie elsewhere (hydra.run.dir)."
+                f"{path} links to {target}, outside the run folder; remove the link. Checkpoints may lie "
+                "elsewhere in an existing folder of yours that holds nothing but checkpoints of this run."
             )

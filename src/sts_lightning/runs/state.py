@@ -101,7 +101,9 @@ def begin_again(folder: RunFolder) -> None:
     Args:
         folder: Run folder in the state ``started``, locked by this process.
     """
-    for path in (folder.history_file, folder.dev_file, folder.path / "tensorboard", folder.checkpoints):
+    linked = folder.checkpoints.is_symlink() and folder.checkpoints.is_dir()  # they lie elsewhere
+    checkpoints = folder.checkpoints.iterdir() if linked else [folder.checkpoints]
+    for path in (folder.history_file, folder.dev_file, folder.path / "tensorboard", *checkpoints):
         if path.is_dir():
             shutil.rmtree(path)
         else:

@@ -13,7 +13,6 @@ from sts_lightning.cli.main import COMMANDS, DATA, PROGRAM, REPRODUCE, RUNS, mai
 from sts_lightning.config.folders import ENTRIES, Entry, script_of
 from sts_lightning.core.errors import UserError
 from tests.support.command_line import leaves
-from tests.unit.runs.test_predictions import write_predictions
 
 
 def test_there_are_eleven_commands() -> None:
@@ -70,7 +69,6 @@ def test_wrong_command_lines(arguments: list[str], message: str, capsys: pytest.
     ("arguments", "named"),
     [
         (["runs", "compare", "RUN", "--to", "RUN", "--resamples", "0"], "--resamples"),
-        (["runs", "compare", "NAN", "--to", "RUN"], "nan/predictions.npz"),
         (["leaks", "FILE", "--against", "FILE", "--write", "MISSING/w.csv"], "--write"),
         (["leaks", "FILE", "--against", "FILE", "--list", "FOLDER"], "--list"),
         (["leaks", "FILE", "--near", "2"], "--near"),
@@ -83,9 +81,7 @@ def test_commands(
 ) -> None:
     (tmp_path / "mine.csv").write_text("sentence1,sentence2,score\n" + "a,b,1\nc,d,2\n" * 10)
     (tmp_path / "folder").mkdir()
-    write_predictions(tmp_path / "run", [0.1, 0.2, 0.3], [1.0, 3.0, 2.0])
-    write_predictions(tmp_path / "nan", [0.1, float("nan"), 0.3], [1.0, 3.0, 2.0])
-    places = {"RUN": "run", "NAN": "nan", "FILE": "mine.csv", "MISSING": "missing", "FOLDER": "folder"}
+    places = {"RUN": "run", "FILE": "mine.csv", "MISSING": "missing", "FOLDER": "folder"}
     for word, name in places.items():
         arguments = [argument.replace(word, str(tmp_path / name)) for argument in arguments]
     before = sorted(tmp_path.rglob("*"))

@@ -180,7 +180,7 @@ def test_the_three_commands_print_the_same_line_for_the_same_run(
         grid = Grid(job)
         for seed in (1, 2):
             grid.add(seed, [*run, f"seed={seed}"])
-        print_jobs(grid.composed_jobs(), lambda folder, cfg: None, "rtx4090")
+        print_jobs(grid.composed_jobs(), "rtx4090")
     assert printed() == [expected] * 2
     table = TableSpec("Toy", {"plain": Row(run)})
     print_table(Table("toy", table, tmp_path), None, "rtx4090")

@@ -15,6 +15,9 @@ from sts_lightning.core.errors import CheckpointError, UntrustedError
 from sts_lightning.evaluation.statistics import compare
 from sts_lightning.reproduce.results import collect
 from sts_lightning.reproduce.table import Row, Table, TableSpec
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.lock import check_links
+from sts_lightning.runs.state import begin_again
 from sts_lightning.sweep.job import Job
 from tests.support.run_changes import PLACES
 from tests.support.run_entries import ENTRIES, Bomb, edit
@@ -58,6 +61,43 @@ def test_a_resumed_run_removes_nothing_behind_links(name: str, run: Path, tmp_pa
     with pytest.raises(UntrustedError, match=f"{name} links to"):
         ENTRIES["resume"](run, tmp_path / "out")
     assert [path.name for path in victim.iterdir()] == [".notes.2024"]
+
+
+@pytest.mark.parametrize("wrong", [None, "another file", "a link", "another run", "no folder", "owner"])
+def test_checkpoints_may_lie_elsewhere(
+    wrong: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, scratch = tmp_path / "run", tmp_path / "scratch" / "checkpoints"
+    run.mkdir()
+    scratch.mkdir(parents=True)
+    for name in (
+        "last.ckpt",
+        "step_5.ckpt",
+        ".best.ckpt.123",
+        "step_7/model.safetensors",
+        ".final.ab/final/x",
+    ):
+        (scratch / name).parent.mkdir(parents=True, exist_ok=True)
+        (scratch / name).touch()
+    (run / "checkpoints").symlink_to(scratch)
+    if wrong is None:
+        check_links(run)
+        begin_again(RunFolder(run))
+        assert list(scratch.iterdir()) == []
+        assert (run / "checkpoints").is_symlink()
+        return
+    if wrong == "another file":
+        (scratch / "mine.ckpt").touch()
+    elif wrong == "a link":
+        (scratch / "step_7" / "config.json").symlink_to(tmp_path / "mine")
+    elif wrong == "another run":
+        (scratch.parent / "config.yaml").touch()
+    elif wrong == "no folder":
+        shutil.rmtree(scratch)
+    else:
+        monkeypatch.setattr("os.getuid", lambda: 4_321, raising=False)
+    with pytest.raises(UntrustedError, match=r"checkpoints links to .*Checkpoints may lie elsewhere"):
+        check_links(run)
 
 
 def pickled_predictions(run: Path, marker: Path) -> None:
