@@ -72,7 +72,7 @@ def choose_by_file(overrides: Sequence[str]) -> list[str]:
     (words, data), loss = KINDS[layout.kind], LOSSES[layout.kind]
     added = [f"data={data}", *([] if "loss" in typed else [f"loss={loss}"])]
     if layout.kind == "scored" and columns == [None] and layout.columns != SCORED:
-        added.append(f"data.columns={written(layout.columns)}")
+        added.append(f"data.columns=[{','.join(map(written, layout.columns))}]")
     others = "data= or" if "loss" in typed else "data=, loss= or"
     log.info(
         "%s%s: %s: %s; type another %s data.columns=[...] to choose yourself",

@@ -39,7 +39,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("hub.json").write_text("[]")
 
 
-RATED = ["data=pairs_file", "loss=pearson", "data.columns=[first text, second, rating]"]
+RATED = ["data=pairs_file", "loss=pearson", "data.columns=[first text,second,rating]"]
 SCORED = ["data=pairs_file", "loss=pearson"]
 TRIPLETS = ["data=triplets_file", "loss=infonce"]
 
