@@ -247,7 +247,6 @@ def test_the_model_of_other_runs_is_the_one_that_was_scored(
     [
         ("plot_curves", "plots", RuntimeError("latex could\nnot be found")),
         ("write_page", "report.html", OSError("disk full")),
-        ("imread", "the entries of TensorBoardLogger", KeyError("key")),
     ],
 )
 def test_what_shows_the_results_cannot_lose_them(

@@ -309,7 +309,7 @@ def test_a_regularizer_of_a_frozen_encoder(config: Config) -> None:
     cfg = check_config(config("data=toy", "name=run", "optim.freeze=encoder", "regularizer=rank_reduction"))
     errors = conflicts(assemble(cfg, "meta"))
     assert [error.key for error in errors][-2:] == ["optim.freeze", "regularizer"]
-    assert "nothing to regularise" in str(errors[-1])
+    assert "is frozen" in str(errors[-1])
 
 
 def test_callbacks_that_change_the_loss_unnoticed(config: Config) -> None:
