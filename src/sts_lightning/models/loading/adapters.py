@@ -56,15 +56,15 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
             f"adapter does not fit {name}: it takes no past_key_values, so a trained prefix would have "
             "no effect. Choose another adapter, such as LoRA."
         )
+    settings: Any = copy.deepcopy(adapter)  # peft changes it
+    meta = backbone.device.type == "meta"
+    if meta and any(type(weight).__name__ == "Params4bit" for weight in backbone.parameters()):
+        settings.use_dora = False  # the norms of DoRA, one for each output, need the values of the weights
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*is_gradient_checkpointing.*")  # peft asks transformers
             warnings.filterwarnings("ignore", ".*was renamed from.*")  # its folder, of the same base
-            whole = get_peft_model(
-                backbone,
-                copy.deepcopy(adapter),  # peft changes the settings
-                low_cpu_mem_usage=backbone.device.type == "meta",  # a model without weights stays one
-            )
+            whole = get_peft_model(backbone, settings, low_cpu_mem_usage=meta)  # without weights it stays so
     except (ValueError, TypeError, AttributeError, RuntimeError, MemoryError) as error:
         raise ValueError(f"adapter does not fit {name}: {error}") from error
     assert isinstance(whole, PeftModel)
