@@ -155,6 +155,10 @@ def adapt(values: dict[Any, Any], source: str) -> DictConfig:
         raise CheckpointError(
             f"{source} is not the configuration of a run: it has no {', '.join(absent)}.", key=absent[0]
         )
+    for group, name in (("trainer", "val_every"), ("optim", "warmup")):
+        node = values[group]
+        if isinstance(node, dict) and node.get(name) == 1:
+            node[name] = 1  # one step, which 0.3 stored as 1.0
     merged: DictConfig = OmegaConf.structured(TrainConfig.structured)
     unknown = []
     for key, node in nodes(values):

@@ -39,8 +39,8 @@ from omegaconf import DictConfig, OmegaConf
 from sts_lightning.config.check import path_override
 from sts_lightning.config.schema import COMMAND, EvalConfig, TrainConfig
 from sts_lightning.config.stored import adapt, check, read_settings
-from sts_lightning.core.errors import CheckpointError, ConfigError
-from sts_lightning.core.files import read_json, replacing, write_atomic
+from sts_lightning.core.errors import CheckpointError, ConfigError, TrainingError
+from sts_lightning.core.files import check_finite, read_json, replacing, write_atomic
 from sts_lightning.core.processes import batch_job, is_first_process, requeued
 from sts_lightning.runs.history import read_history
 from sts_lightning.runs.metrics import RunMetrics, read_metrics
@@ -234,11 +234,15 @@ class RunFolder:
         """Write the results, which marks the run as finished.
 
         Raises:
-            ValueError: A number is NaN or infinite, which no reader of JSON has to accept.
+            TrainingError: A number is NaN or infinite, which no reader of JSON has to accept.
         """
         dev = {} if metrics.dev is None else {"dev": metrics.dev}
         contents = {"test": metrics.test, **dev, **metrics.details}
-        write_atomic(self.metrics_file, json.dumps(contents, indent=2, allow_nan=False) + "\n")
+        try:
+            check_finite(contents)
+        except ValueError as error:
+            raise TrainingError(f"the results are not written to {self.metrics_file}: {error}.") from error
+        write_atomic(self.metrics_file, json.dumps(contents, indent=2) + "\n")
 
     def history(self) -> list[dict[str, Any]]:
         """Read the rows of the history; empty if there is none."""

@@ -12,12 +12,10 @@ from typing import Any
 
 from hydra import compose
 from hydra.core.utils import filter_overrides
-from hydra.errors import HydraException
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config
-from sts_lightning.config.compose import explain, job_config, without_hydra
+from sts_lightning.config.compose import FAULTS, explain, job_config, without_hydra
 from sts_lightning.config.folders import Entry, script_of
 from sts_lightning.config.identity import FREE, defining, leaves, select
 from sts_lightning.config.start import earlier_runs
@@ -88,9 +86,8 @@ class Grid:
                 return self.jobs[folder].job
             if earlier:
                 check_config(without_hydra(composed))  # else they would train for hours before it is found
-            for first in (
-                () if RunFolder(folder).finished else earlier
-            ):  # a job each: no GPU waits for another
+            left = () if RunFolder(folder).finished else earlier
+            for first in left:  # a job each: no GPU waits for another
                 if first.folder not in self.jobs:
                     self._put(number, first.overrides, first.folder, first.composed).first = True
             return self._put(number, typed, folder, composed)
@@ -158,6 +155,6 @@ def named(overrides: Sequence[str], what: str = "") -> Iterator[None]:
     """Name the job, or what else is composed, in the errors of its configuration."""
     try:
         yield
-    except (ConfigError, HydraException, OmegaConfBaseException) as error:
+    except (ConfigError, *FAULTS) as error:
         cause = error if isinstance(error, ConfigError) else explain(error, "train", overrides)
         raise ConfigError(f"{what or ' '.join(('job', *overrides))}: {cause}", key=cause.key) from error

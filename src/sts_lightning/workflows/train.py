@@ -276,7 +276,11 @@ def _begin(experiment: Experiment) -> None:
     if experiment.machine.reasons:
         log.info("machine: %s", "; ".join(experiment.machine.reasons))
     if (named := published_experiment()) is not None:
-        log.info("batch size, epochs and warm-up of experiment=%s, which is the published recipe", named)
+        log.info(
+            "batch size, epochs and warm-up are those of experiment=%s; its length, text and the loss's "
+            "settings are not, so this is not the published recipe",
+            named,
+        )
     log.info(
         "%s%s%s, %d steps of batch %s%s, dev evaluation every %d steps; run folder %s",
         f"{rows:,} examples",

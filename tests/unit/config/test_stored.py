@@ -10,6 +10,7 @@ import pytest
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.config.check import check_config
 from sts_lightning.config.stored import check, requests
 from sts_lightning.core.errors import CheckpointError, UntrustedError
 from sts_lightning.losses import all_losses
@@ -80,6 +81,14 @@ def test_settings_that_a_run_lacks_have_their_defaults(
     run.save_config(cfg)
     assert OmegaConf.select(run.load_config(), key) == default
     assert not caplog.records
+
+
+def test_one_step_as_version_0_3_stored_it(stored: tuple[RunFolder, dict[str, Any]]) -> None:
+    run, values = stored
+    values["trainer"]["val_every"] = values["optim"]["warmup"] = 1.0
+    OmegaConf.save(OmegaConf.create(values), run.config_file)
+    cfg = check_config(run.load_config())
+    assert (repr(cfg.trainer.val_every), repr(cfg.optim.warmup)) == ("1", "1")
 
 
 def test_settings_without_a_default(stored: tuple[RunFolder, dict[str, Any]]) -> None:

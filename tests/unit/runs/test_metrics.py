@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.core.errors import CheckpointError
+from sts_lightning.core.errors import CheckpointError, TrainingError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics, read_metrics
 
@@ -42,3 +42,10 @@ def test_broken_files_are_named(text: str, tmp_path: Path) -> None:
         read_metrics(path)
     with pytest.raises(CheckpointError, match="not a finished run"):
         read_metrics(tmp_path / "other" / "metrics.json")
+
+
+def test_numbers_that_are_not_finite_are_named(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    with pytest.raises(TrainingError, match=r"not written to .*metrics\.json: test\.average is nan"):
+        run.save_metrics(RunMetrics({"average": float("nan"), "tasks": {}}))
+    assert not run.metrics_file.exists()

@@ -65,6 +65,11 @@ def test_predictions_on_other_texts_of_a_task(tmp_path: Path) -> None:
             check_same_texts([one, other])
     np.savez(other.predictions_file, **{"mine/cosine": np.ones(3), "mine/gold": np.arange(3.0)})
     check_same_texts([one, other])  # of an earlier version
+    known, unknown = RunFolder(tmp_path / "dev"), RunFolder(tmp_path / "old")
+    for run, content in ((known, {"dev": "abc"}), (unknown, {})):  # without test reports
+        run.path.mkdir()
+        run.save_metrics(RunMetrics(None, {"spearman": 1.0}, {"content": content}))
+    check_same_texts([known, unknown])
 
 
 PREDICTIONS = "predictions.npz"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hydra import compose
 
@@ -22,6 +24,14 @@ def test_a_job_words_its_errors_as_a_single_run_does(override: str, reason: str,
         compose("train", [override])
     assert str(caught.value).startswith(f"job {override}: {reason}")
     assert caught.value.key == key
+
+
+def test_a_broken_file_names_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "loss").mkdir()
+    (tmp_path / "loss" / "mine.yaml").write_text("a: [1\n")
+    monkeypatch.setenv("STS_CONF", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"job loss=mine: .*mine\.yaml"), named(["loss=mine"]), composing():
+        compose("train", ["loss=mine"])
 
 
 def test_jobs_have_the_settings_of_the_command_but_for_its_plan() -> None:
