@@ -269,6 +269,8 @@ class RunFolder:
             raise CheckpointError(f"{path} is not a readable checkpoint ({type(error).__name__}).") from error
         if damaged is not None:
             raise CheckpointError(f"{path} is broken: the check sum of its part {damaged} is wrong.")
+        if "state_dict" not in checkpoint:
+            raise CheckpointError(f"{path} is not a checkpoint of a run: it has no state_dict.")
         return checkpoint
 
     def write_checkpoint(self, which: Checkpoint, content: Mapping[str, Any]) -> None:

@@ -103,7 +103,7 @@ def test_a_model_that_does_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) 
         validate=lambda *_, **__: None, fit=reject, global_step=0, callback_metrics=measured
     )
     module = SimpleNamespace(train=lambda: None)
-    of_run = {"run": None, "cfg": cfg, "data": data, "callbacks": [], "resumed": False, "first": True}
+    of_run = {"run": None, "cfg": cfg, "data": data, "callbacks": [], "made": None, "first": True}
     experiment: Any = SimpleNamespace(**of_run, module=module, trainer=trainer)
     with pytest.raises(TrainingError, match="cumsum_cuda_kernel") as caught:
         train.fit(experiment)

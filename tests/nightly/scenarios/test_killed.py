@@ -57,7 +57,7 @@ def test_a_damaged_checkpoint_is_named_with_a_remedy(
     message = str(caught.value)
     assert str(path) in message
     assert "before its first checkpoint" not in message
-    assert f"remove {run / 'checkpoints'} to start the run again" in message
+    assert f"remove {run / 'checkpoints'} to start again" in message
     if name == "last.ckpt":
         shutil.rmtree(run / "checkpoints")
         train_in(run, RunFolder(run).load_config(), resume=True)

@@ -20,7 +20,7 @@ LONG += ["data.batch_size=4", "trainer.val_every=null", "trainer.save_every=1", 
 
 TABLE = f"""
 title: Two rows
-needs: {{hours: 0.1}}
+needs: up to 6 min
 seeds: [1]
 columns: [dev]
 rows:

@@ -125,7 +125,7 @@ def program(environment: Path, opened: Path, tmp_path: Path) -> Iterator[Program
 
 TABLE = f"""
 title: Mine
-needs: {{hours: 0.1}}
+needs: up to 6 min
 seeds: [1]
 columns: [dev]
 rows: {{mine: {[*SHORT_RUN, "trainer.max_epochs=1", "loss=mine"]}}}

@@ -43,6 +43,6 @@ def test_the_duration_of_a_run_that_was_interrupted(
         patch.setattr(train, "report", fail)
         command.train_in(run.path, cfg)
     command.train_in(run.path, cfg, resume=True)
-    seconds = run.metrics().wall_seconds
+    seconds = run.metrics().details["wall_seconds"]
     assert seconds is not None
     assert 2000 < seconds < 2900

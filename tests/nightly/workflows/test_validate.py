@@ -27,9 +27,8 @@ MIX = ["loss=mix", "+loss.terms.a._target_=sts_lightning.losses.pearson.PearsonL
 SETTINGS: list[tuple[list[str], str]] = [
     # One of each kind of number; test_bad_input has the boundary of each key
     (["optim.lr='nan'"], "optim.lr"),
-    (["optim.betas=[nan,0.9]"], "optim.betas="),
+    (["optim.betas=[nan,0.9]"], "optim.betas"),
     (["trainer.val_every=inf"], "trainer.val_every"),
-    (["+trainer.extra.max_time=inf"], "trainer.extra.max_time"),
     (["seed=99999999999999999999"], "seed"),
     ([*TRIPLETS, "loss.temperature=0"], "loss.temperature"),
     ([*MIX, "+loss.weights.a=-1"], "loss.weights"),
