@@ -9,7 +9,7 @@ from sts_lightning.cli.options import DATA_ROOT
 from sts_lightning.core.console import print_scores
 from sts_lightning.data.readers.sts_sets import load_sts_tasks
 from sts_lightning.data.tables import gold_of
-from sts_lightning.evaluation.ceiling import ceiling, papers_ceiling
+from sts_lightning.papers.ceiling import ceiling, papers_ceiling
 
 
 @click.command("ceiling")

@@ -12,7 +12,6 @@ from datasets import Dataset
 from sts_lightning.core.choices import DevSet, SentEvalText
 from sts_lightning.data.fetch.hints import fetched_by
 from sts_lightning.data.overlap import not_in, pair_key, why_dropped
-from sts_lightning.data.readers.classification import load_transfer_tasks
 from sts_lightning.data.readers.nli import CLASSES, read_nli_pairs
 from sts_lightning.data.readers.sts_sets import (
     load_sickr,
@@ -34,6 +33,7 @@ from sts_lightning.data.tables import (
     table_of_rows,
     values_of,
 )
+from sts_lightning.papers.classification import load_transfer_tasks
 
 STS_PARTS = ("stsb", "sick", "news")
 """Parts with graded scores, which are taken whole."""

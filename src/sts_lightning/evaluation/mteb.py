@@ -11,10 +11,10 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from sts_lightning.analysis.alignment import unit_rows
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.evaluation.encoding import Encoder, encode_distinct
 from sts_lightning.evaluation.statistics import pair_cosines
+from sts_lightning.papers.alignment import unit_rows
 
 
 class MTEBScore(TypedDict):

@@ -28,7 +28,7 @@ from sts_lightning.runs.metrics import main_score
 from sts_lightning.runs.predictions import OfTask, found_on, of_pairs
 
 if TYPE_CHECKING:
-    from sts_lightning.evaluation.ranks import RankResult
+    from sts_lightning.papers.vector_ranks import RankResult
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ def score(encoder: SentenceEncoder, data: DataModule, evaluation: DictConfig) ->
     test = score_test(tasks, cosines, values, evaluation.aggregate, thresholds) if tasks else None
     ranks: RankResult | None = None
     if scored and vectors is not None and evaluation.rank:
-        from sts_lightning.evaluation.ranks import rank_tasks  # few runs ask for it
+        from sts_lightning.papers.vector_ranks import rank_tasks  # few runs ask for it
 
         ranks = rank_tasks(scored, vectors)
     return Scores(dev, dev_found, test, found_on(tasks, cosines, values), ranks)

@@ -15,13 +15,6 @@ from omegaconf import DictConfig
 from sts_lightning.core.choices import Classifier, SentEvalText, TextFound
 from sts_lightning.core.errors import ConfigError, at_setting
 from sts_lightning.data.files import load_test_files
-from sts_lightning.data.readers.classification import (
-    PROBING_TASKS,
-    TRANSFER_TASKS,
-    ClassificationTask,
-    load_probing_tasks,
-    load_transfer_tasks,
-)
 from sts_lightning.data.readers.row_values import check_score_range
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask, load_sts_tasks, tables_of, text_found
 from sts_lightning.data.tables import make_table
@@ -29,7 +22,6 @@ from sts_lightning.data.tasks import Task, hashes_of, rankings_of, scored_tasks
 from sts_lightning.evaluation.deployed import score_deployed
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb import MTEBScore, evaluate_mteb, find_mteb_tasks
-from sts_lightning.evaluation.ranks import rank_tasks
 from sts_lightning.evaluation.retrieval import encode_ranking
 from sts_lightning.evaluation.statistics import require_finite
 from sts_lightning.evaluation.sts import (
@@ -40,7 +32,15 @@ from sts_lightning.evaluation.sts import (
     spearman_row,
     table_cosines,
 )
-from sts_lightning.evaluation.transfer import evaluate_transfer
+from sts_lightning.papers.classification import (
+    PROBING_TASKS,
+    TRANSFER_TASKS,
+    ClassificationTask,
+    load_probing_tasks,
+    load_transfer_tasks,
+)
+from sts_lightning.papers.transfer import evaluate_transfer
+from sts_lightning.papers.vector_ranks import rank_tasks
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import found_on, save_predictions
 

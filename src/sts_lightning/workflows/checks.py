@@ -221,7 +221,7 @@ def _regularizer(parts: Parts) -> Iterator[ConfigError]:
         text = f"{type(regularizer).__name__} reads {regularizer.least_views} views with these settings"
         yield ConfigError(f"regularizer: {text}, and this data gives {fewest}.", key="regularizer")
     if regularizer.needs_phases:
-        from sts_lightning.training.callbacks.rank_monitor import RankMonitor  # of few runs
+        from sts_lightning.papers.rank_monitor import RankMonitor  # of few runs
 
         if not any(isinstance(callback, RankMonitor) for callback in parts.callbacks):
             text = "regularizer.phase1 and phase2 differ, so the switch has to be found"

@@ -12,8 +12,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
-from sts_lightning.analysis.phases import phases_of
-from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 from sts_lightning.config.check import shown
 from sts_lightning.config.identity import SHOWN, leaves, select
 from sts_lightning.core.console import print_scores
@@ -37,6 +35,7 @@ from sts_lightning.evaluation.sts import describe_binary, spearman_row
 from sts_lightning.evaluation.verdict import Verdict, by_part, compare_tasks, in_words, verdict_of
 from sts_lightning.models.loading.checks import check_weights
 from sts_lightning.models.loading.folder import write_model
+from sts_lightning.papers.phases import phases_of
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, origin
 from sts_lightning.runs.predictions import save_dev, save_predictions
@@ -44,6 +43,7 @@ from sts_lightning.training.assembly import Experiment
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.callbacks.progress import RunClock
 from sts_lightning.workflows.average import mix_with_start
+from sts_lightning.workflows.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 
 log = logging.getLogger(__name__)
 

@@ -39,8 +39,8 @@ from sts_lightning.data.tables import PART, values_of
 from sts_lightning.data.tasks import texts_in
 from sts_lightning.evaluation.dev_scores import monitor_of
 from sts_lightning.evaluation.score import Scores, report_truncation, score
-from sts_lightning.models.architectures.positions import NOT_REPEATABLE
 from sts_lightning.models.compute.inference import is_out_of_memory
+from sts_lightning.models.loading.opt import NOT_REPEATABLE
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import peak_memory
 from sts_lightning.runs.state import begin_again

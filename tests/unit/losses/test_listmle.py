@@ -9,7 +9,7 @@ import torch
 from scipy.special import logsumexp
 
 from sts_lightning.losses.listmle import ListMLELoss, plackett_luce
-from sts_lightning.losses.rankcse import list_mle
+from sts_lightning.papers.losses.rankcse import list_mle
 from tests.support.loss_cases import batch
 
 

@@ -8,13 +8,6 @@ from pathlib import Path
 
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.data.counts import NLI_PAIRS, SENTENCES, TRIPLETS
-from sts_lightning.data.readers.classification import (
-    PROBING_TASKS,
-    TRANSFER_TASKS,
-    ClassificationTask,
-    load_probing_tasks,
-    load_transfer_tasks,
-)
 from sts_lightning.data.readers.row_values import BadRows
 from sts_lightning.data.readers.sts_sets import (
     ROWS,
@@ -25,6 +18,13 @@ from sts_lightning.data.readers.sts_sets import (
     tables_of,
 )
 from sts_lightning.data.readers.text_files import read_lines, read_records
+from sts_lightning.papers.classification import (
+    PROBING_TASKS,
+    TRANSFER_TASKS,
+    ClassificationTask,
+    load_probing_tasks,
+    load_transfer_tasks,
+)
 
 SENTEVAL = "senteval"
 

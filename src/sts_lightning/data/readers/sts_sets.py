@@ -13,10 +13,10 @@ from sts_lightning.core.choices import SentEvalText, TextFound
 from sts_lightning.core.errors import DataError
 from sts_lightning.core.files import read_json
 from sts_lightning.data.fetch.hints import fetch_hint, fetched_by
-from sts_lightning.data.readers.moses import is_prepared, prepare
 from sts_lightning.data.readers.row_values import folded_sentence, score
 from sts_lightning.data.readers.text_files import read_lines, read_tsv
 from sts_lightning.data.tables import SCORE_RANGE, make_table, require_varied_scores
+from sts_lightning.papers.moses import is_prepared, prepare
 
 STS_YEARS: dict[str, tuple[str, ...]] = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),

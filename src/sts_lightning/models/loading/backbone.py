@@ -263,7 +263,7 @@ def configure(
             there is no such implementation of attention.
     """
     if model_config.model_type == "nomic_bert" and not trust_remote_code:
-        from sts_lightning.models.architectures.nomic import check_config
+        from sts_lightning.models.loading.nomic import check_config
 
         check_config(model_config, name)
     settings = {key: value for key, value in settings.items() if key not in NAMES}
@@ -290,7 +290,7 @@ def text_config(config: PreTrainedConfig) -> PreTrainedConfig:
 def prepare(backbone: Any) -> None:
     """Remove what an encoder does not use, and switch off what would change its results."""
     if backbone.config.model_type == "opt":
-        from sts_lightning.models.architectures.positions import number_positions
+        from sts_lightning.models.loading.opt import number_positions
 
         number_positions(backbone)
     if getattr(backbone, "pooler", None) is not None:
@@ -507,7 +507,7 @@ def class_of(config: PreTrainedConfig) -> Any:
         A class with ``from_pretrained``.
     """
     if config.model_type == "bert" and getattr(config, "position_embedding_type", None) == "alibi":
-        from sts_lightning.models.architectures.jina import JinaBertModel  # BERT itself has no ALiBi
+        from sts_lightning.models.loading.jina import JinaBertModel  # BERT itself has no ALiBi
 
         return JinaBertModel
     if (half := _half_of(config)) is not None:

@@ -473,7 +473,7 @@ def _projector(files: ModelFiles, modules: Sequence[tuple[str, str]]) -> nn.Sequ
 
 def _static(files: ModelFiles, folder: str) -> Loaded:
     """Read the table of static embeddings, with a vector for each token, and its tokenizer."""
-    from sts_lightning.models.architectures.static_embeddings import static_backbone
+    from sts_lightning.models.loading.static_embeddings import static_backbone
 
     tensors, tokenizer = _tensors(files, folder), files.path(_at(folder, "tokenizer.json"))
     if tokenizer is None:
