@@ -268,7 +268,9 @@ def _wrong_choices(override: Override) -> Iterator[ConfigError]:
             if name not in choices:
                 typed = shown(name)
                 listed = f"There are: {', '.join(choices)}.{ANY_MODEL if group == 'model' else ''}"
-                hint = GONE.get(f"{group}={typed}") or _meant(group, typed) or suggest(typed, choices) or listed
+                hint = (
+                    GONE.get(f"{group}={typed}") or _meant(group, typed) or suggest(typed, choices) or listed
+                )
                 noun = {"callbacks": "callback", "papers": "variant"}.get(group, group)
                 yield ConfigError(f"{argument}: there is no {noun} named {typed!r}.", key=group, hint=hint)
 
