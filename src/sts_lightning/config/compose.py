@@ -182,7 +182,7 @@ def _sets(override: Override) -> bool:
 
 GONE = {
     "loss=kendall": "loss=spearman and loss=concordance are nearest, and score no worse.",
-    "loss=listmle": "loss=listnet is nearest, and scores higher; experiment=rankcse has a ListMLE of its own.",
+    "loss=listmle": "loss=listnet is nearest and scores higher; loss=rankcse has its own ListMLE.",
 }
 """What to type in place of a choice or a setting of an earlier version."""
 
@@ -268,9 +268,8 @@ def _wrong_choices(override: Override) -> Iterator[ConfigError]:
             if name not in choices:
                 typed = shown(name)
                 listed = f"There are: {', '.join(choices)}.{ANY_MODEL if group == 'model' else ''}"
-                hint = (
-                    GONE.get(f"{group}={typed}") or _meant(group, typed) or suggest(typed, choices) or listed
-                )
+                answer = GONE.get(f"{group}={typed}") or _meant(group, typed)
+                hint = answer or suggest(typed, choices) or listed
                 noun = {"callbacks": "callback", "papers": "variant"}.get(group, group)
                 yield ConfigError(f"{argument}: there is no {noun} named {typed!r}.", key=group, hint=hint)
 
