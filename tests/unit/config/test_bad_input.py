@@ -37,7 +37,7 @@ BASES: dict[str, list[str]] = {
     "decoder": ["model=tiny_mistral", "prompt=eol"],
     "mix": MIX,
     **{name: [f"loss={name}"] for name in ("angle", "cosent", "ibn", "l1", "smooth_k2", "spearman")},
-    **{name: [f"loss={name}"] for name in ("kendall", "listmle", "listnet", "rank_kl", "pro", "bixse")},
+    **{name: [f"loss={name}"] for name in ("listnet", "rank_kl", "pro", "bixse")},
     **{name: [f"loss={name}", "data.kind=triplets"] for name in ("gist", "hardness", "sigmoid")},
     "matryoshka": MATRYOSHKA,
     "vectors": ["loss=vector_distillation", "auxiliary=teacher_vectors", "auxiliary.sources=[x]"],
@@ -141,8 +141,6 @@ VALUES: dict[str, dict[str, str]] = {
     "l1": {"loss.spacing": "0"},
     "smooth_k2": {"loss.k": "0"},
     "spearman": {"loss.temperature": "0"},
-    "kendall": {"loss.temperature": "0"},
-    "listmle": {"loss.scale": "0"},
     "listnet": {
         "loss.scale": "0",
         "loss.score_temperature": "0",

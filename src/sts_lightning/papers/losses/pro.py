@@ -22,8 +22,7 @@ class PROLoss(Loss):
     weighted by their distance, not their differences, so L depends on the cosines' zero as well: it is lower
     where all of them are higher. O(B^2) time and memory. A batch of equal scores has loss 0.
 
-    Use it as a term of ``experiment=codiemb_sts``. `ListMLELoss` has the same lists without weights;
-    `CoSENTLoss` compares differences of cosines.
+    Use it as a term of ``experiment=codiemb_sts``. `CoSENTLoss` compares differences of cosines.
 
     Args:
         temperature: t, positive. CoDiEmb: 0.05.
