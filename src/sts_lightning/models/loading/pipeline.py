@@ -7,13 +7,11 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -29,9 +27,8 @@ from sts_lightning.models.loading.backbone import (
     explain,
     is_causal,
     load_backbone,
-    naming_base,
 )
-from sts_lightning.models.loading.checks import check_finite, check_weights
+from sts_lightning.models.loading.checks import check_weights, read_weights
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles, find_adapter
 from sts_lightning.models.loading.own_file import TRAINING, base_of, read_own, read_training
 from sts_lightning.models.pooling import Pooling
@@ -242,8 +239,7 @@ def read_model(
     refers = folder is not None or (pipeline.static is None and files.path("config.json") is None)
     base = base_of(files, own) if refers else replace(own.base, name=name, quantization="none")
     base = replace(base, quantization=quantization or base.quantization)
-    with naming_base(name, base) if refers else nullcontext():
-        backbone, tokenizer = pipeline.static or load_backbone(base, trust_remote_code, device)
+    backbone, tokenizer = pipeline.static or load_backbone(base, trust_remote_code, device)
     adapter: Any = None
     if folder is not None:
         from sts_lightning.models.loading.adapters import adapter_settings, load_adapter  # peft is slow
@@ -466,7 +462,6 @@ def _projector(files: ModelFiles, modules: Sequence[tuple[str, str]]) -> nn.Sequ
             raise CheckpointError(
                 f"{files.name}: config.json and weights in {folder} do not fit each other.", key="model.name"
             ) from error
-        check_finite(linear.named_parameters(), f"{files.name}: {folder}", "model.name")
         layers += [linear, activation()]
     return nn.Sequential(*layers) if layers else None
 
@@ -483,7 +478,6 @@ def _static(files: ModelFiles, folder: str) -> Loaded:
     if unknown or table is None or not table.is_floating_point():
         held = ", ".join(f"{key} ({tensors[key].dtype})" for key in tensors)
         raise _reject(files.name, f"a table of {held}")
-    check_finite(tensors.items(), files.name, "model.name")
     table = table.float()
     if "mapping" in tensors:  # model2vec: several tokens have the vector of one row
         table = table[tensors["mapping"].long()]
@@ -501,12 +495,7 @@ def _tensors(files: ModelFiles, folder: str) -> dict[str, Tensor]:
     found = next(filter(None, (files.path(_at(folder, name)) for name in names)), None)
     if found is None:
         raise CheckpointError(f"{files.name} lacks {_at(folder, ' and '.join(names))}.", key="model.name")
-    try:
-        if found.suffix == ".safetensors":
-            return load_file(found)
-        return dict(torch.load(found, map_location="cpu", weights_only=True))
-    except Exception as error:  # each library has other errors for damaged files
-        raise explain(files.name, error) from error
+    return read_weights(found)
 
 
 def _check_transformer(
