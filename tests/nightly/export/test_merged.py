@@ -27,7 +27,7 @@ def test_transformers_reads_the_merged_model(config: Config, tmp_path: Path) -> 
 def test_a_prefix_cannot_be_merged(config: Config, tmp_path: Path) -> None:
     prefix = "{_target_: peft.PrefixTuningConfig, task_type: FEATURE_EXTRACTION, num_virtual_tokens: 3}"
     trained(tmp_path / "run", config, f"model.adapter={prefix}")
-    with pytest.raises(ConfigError, match="PREFIX_TUNING cannot be merged.*--format adapter"):
+    with pytest.raises(ConfigError, match=r"PREFIX_TUNING cannot be merged.*--format adapter"):
         export(tmp_path / "run", tmp_path / "out", "merged")
     export(tmp_path / "run", tmp_path / "adapter", "adapter")
     assert (tmp_path / "adapter" / "adapter_model.safetensors").is_file()

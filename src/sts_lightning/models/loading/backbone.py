@@ -33,6 +33,7 @@ from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoding import Base
 from sts_lightning.models.loading.checks import check_finite
 from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles, find, find_adapter
+from sts_lightning.models.loading.quantization import is_quantized, quantization_config
 from sts_lightning.models.text.template import BARE, set_post_processor
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ def load_backbone(base: Base, trust_remote_code: bool = False, device: str | Non
             of this process if there is one.
 
     Raises:
-        ValueError: The model cannot be quantised.
+        ValueError: The quantisation is unknown, or the model has no layer for it.
         ImportError: bitsandbytes is missing.
         ConfigError: The model cannot be found, has no such setting, or needs ``trust_remote_code``.
         CheckpointError: The files are broken, lack weights, hold more than tensors, or have no fitting
@@ -86,8 +87,6 @@ def load_backbone(base: Base, trust_remote_code: bool = False, device: str | Non
 
         return load_merged(base, folder, trust_remote_code, device)
     if base.quantization != "none":
-        from sts_lightning.models.loading.quantization import quantization_config
-
         place = device or (local_gpu() if torch.cuda.is_available() else "cpu")
         quantized = {
             "quantization_config": quantization_config(base.quantization, dtype_of(base.dtype)),
@@ -146,10 +145,10 @@ def load_backbone(base: Base, trust_remote_code: bool = False, device: str | Non
     prepare(backbone)
     set_attention(backbone, settings, name)
     check_vocabulary(tokenizer, backbone, name)
-    if base.quantization != "none":
-        from sts_lightning.models.loading.quantization import check_fraction
-
-        check_fraction(backbone, base.quantization, name)
+    if base.quantization != "none" and not any(is_quantized(module) for module in backbone.modules()):
+        raise ValueError(  # bitsandbytes passes over subclasses of nn.Linear, such as Falcon's
+            f"quantization {base.quantization!r} fits no layer of {type(backbone).__name__}; set it to none."
+        )
     bare = tokenizer.init_kwargs.pop(BARE, None)
     # A model folder of ours names its template, which is put around each sentence here: the tokenizer must
     # not do it too. Where another library has saved the model again, the tokenizer's tokens are all there is.
