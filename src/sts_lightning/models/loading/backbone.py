@@ -193,8 +193,19 @@ def configure(
         for part in parts:
             if hasattr(part, key):
                 setattr(part, key, value)
-    if not trust_remote_code:  # now: a setting may name a kernel too
-        _forget_code(name, model_config)
+    if trust_remote_code:
+        return
+    for part in parts:  # its references to code are not used here, but an export would contain them
+        if hasattr(part, "auto_map"):
+            del part.auto_map
+    for key in ("_attn_implementation", "_experts_implementation"):  # now: a setting may name a kernel too
+        kernel = getattr(model_config, key, None)
+        if isinstance(kernel, str) and "/" in kernel:
+            raise ConfigError(
+                f"{name}: its config.json asks for the kernel {kernel}, which is code; allow it "
+                "with model.trust_remote_code=true, or remove the entry.",
+                key="model.name",
+            )
 
 
 def text_config(config: PreTrainedConfig) -> PreTrainedConfig:
@@ -225,27 +236,6 @@ def never_repack(model: nn.Module) -> None:
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
             module.support_avx512bf16_for_cpu = False  # type: ignore[assignment]
-
-
-def _forget_code(name: str, config: PreTrainedConfig) -> None:
-    """Drop references to code from a model's configuration.
-
-    They are not used here, but an export would contain them, and trust_remote_code would then run them.
-
-    Raises:
-        ConfigError: The configuration asks for a kernel from the model hub.
-    """
-    for part in {id(part): part for part in (config, text_config(config))}.values():
-        if hasattr(part, "auto_map"):
-            del part.auto_map
-    for key in ("_attn_implementation", "_experts_implementation"):
-        kernel = getattr(config, key, None)
-        if isinstance(kernel, str) and "/" in kernel:
-            raise ConfigError(
-                f"{name}: its config.json asks for the kernel {kernel}, which is code; allow it "
-                "with model.trust_remote_code=true, or remove the entry.",
-                key="model.name",
-            )
 
 
 def explain(name: str, error: Exception) -> ConfigError | CheckpointError:
