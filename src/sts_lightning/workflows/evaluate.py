@@ -22,7 +22,7 @@ from sts_lightning.core.choices import Precision
 from sts_lightning.core.console import print_scores
 from sts_lightning.core.errors import CheckpointError, ConfigError, at_setting
 from sts_lightning.core.files import last_name
-from sts_lightning.core.hardware import choose_accelerator, hide_gpus, multiplies_bfloat16, with_dtype
+from sts_lightning.core.hardware import choose_accelerator, disable_cuda, multiplies_bfloat16, with_dtype
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.retrieval import print_rankings
 from sts_lightning.evaluation.score import report_truncation, report_unseen, title_of_table
@@ -95,7 +95,7 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
             return report_finished(output)
         device = encoding_device(cfg.accelerator)
         if device == "cpu":
-            hide_gpus()
+            disable_cuda()
         text: Any = "raw"
         known = RunMetrics(None, details={"training": None, "trained_on": []})
         if cfg.ckpt is not None:

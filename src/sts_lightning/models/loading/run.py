@@ -22,7 +22,7 @@ from sts_lightning.models.loading.checks import check_finite, check_weights
 from sts_lightning.models.loading.folder import write_model
 from sts_lightning.models.loading.hub import OWN_FILE
 from sts_lightning.models.loading.pipeline import read_model, warn_of_pooling
-from sts_lightning.runs.folder import Checkpoint, RunFolder, Which, no_run
+from sts_lightning.runs.folder import Checkpoint, RunFolder, Which, missing_run_error
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ def model_folder(run: RunFolder, which: Which = "best") -> Path:
         _write_old_model(run, which)
     if not folder.is_dir():
         if not run.config_file.is_file():
-            raise no_run(run.path, run.config_file.name)
+            raise missing_run_error(run.path, run.config_file.name)
         raise CheckpointError(f"{folder} does not exist{run.why_missing(which)}.")
     return folder
 
