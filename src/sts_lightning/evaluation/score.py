@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from pkgutil import resolve_name
+from typing import Any
 
 import numpy as np
 from datasets import Dataset
@@ -27,10 +28,10 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.metrics import main_score
 from sts_lightning.runs.predictions import OfTask, found_on, of_pairs
 
-if TYPE_CHECKING:
-    from sts_lightning.papers.vector_ranks import RankResult
-
 log = logging.getLogger(__name__)
+
+RANK_TASKS = "sts_lightning.papers.vector_ranks:rank_tasks"
+"""Function that computes the ranks of the vectors of tasks, which few runs ask for."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Scores:
     dev_found: OfTask
     test: TestResult | None
     test_found: Mapping[str, OfTask]
-    ranks: RankResult | None = None
+    ranks: Mapping[str, Any] | None = None
 
     @property
     def dev_score(self) -> float:
@@ -117,11 +118,8 @@ def score(encoder: SentenceEncoder, data: DataModule, evaluation: DictConfig) ->
             dev["binary"] = score_binary(dev_cosines, gold)
     values = {task.name: encode_ranking(sharded.encode, task) for task in rankings_of(tasks)}
     test = score_test(tasks, cosines, values, evaluation.aggregate, thresholds) if tasks else None
-    ranks: RankResult | None = None
-    if scored and vectors is not None and evaluation.rank:
-        from sts_lightning.papers.vector_ranks import rank_tasks  # few runs ask for it
-
-        ranks = rank_tasks(scored, vectors)
+    wanted = scored and vectors is not None and evaluation.rank
+    ranks = resolve_name(RANK_TASKS)(scored, vectors) if wanted else None
     return Scores(dev, dev_found, test, found_on(tasks, cosines, values), ranks)
 
 
