@@ -19,19 +19,11 @@ from sts_lightning.data.readers.row_values import check_score_range
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask, load_sts_tasks, tables_of, text_found
 from sts_lightning.data.tables import make_table
 from sts_lightning.data.tasks import Task, hashes_of, rankings_of, scored_tasks
-from sts_lightning.evaluation.deployed import score_deployed
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb import MTEBScore, evaluate_mteb, find_mteb_tasks
-from sts_lightning.evaluation.retrieval import encode_ranking
-from sts_lightning.evaluation.statistics import require_finite
-from sts_lightning.evaluation.sts import (
-    describe_binary,
-    encode_tables,
-    score_tasks,
-    score_test,
-    spearman_row,
-    table_cosines,
-)
+from sts_lightning.evaluation.score import score_encoder
+from sts_lightning.evaluation.statistics import require_finite, unit_rows
+from sts_lightning.evaluation.sts import describe_binary, encode_tables, spearman_row
 from sts_lightning.papers.classification import (
     PROBING_TASKS,
     TRANSFER_TASKS,
@@ -42,7 +34,7 @@ from sts_lightning.papers.classification import (
 from sts_lightning.papers.transfer import evaluate_transfer
 from sts_lightning.papers.vector_ranks import rank_tasks
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.predictions import found_on, save_predictions
+from sts_lightning.runs.predictions import save_predictions
 
 log = logging.getLogger(__name__)
 
@@ -85,10 +77,7 @@ class UnitVectors:
         """Vectors (N, D); a zero vector stays as it is."""
         encode: Any = self.encoder.encode  # of a role only where texts are ranked
         found = encode(sentences) if prompt is None else encode(sentences, prompt=prompt)
-        vectors = require_finite(np.asarray(found, dtype=np.float32))
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        unit: np.ndarray = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
-        return unit
+        return unit_rows(require_finite(np.asarray(found, dtype=np.float32)))
 
 
 def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
@@ -167,21 +156,14 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
             raise ConfigError(f"{key}: only scored pairs have such scores.", key=key)
 
     def score(encoder: Encoder, folder: Path) -> Scored:
+        found = score_encoder(encoder, tasks, cfg.aggregate, rank=cfg.rank, dims=cfg.dims, types=cfg.vectors)
+        assert found.test is not None
         folder.mkdir(parents=True, exist_ok=True)
-        if rankings:
-            encode: Any = encoder.encode
-            values = {task.name: encode_ranking(encode, task) for task in rankings}
-            save_predictions(RunFolder(folder), tasks, values)
-            return {**score_test(tasks, [], values, cfg.aggregate)}, {}
-        vectors = encode_tables(encoder, tables)
-        cosines = table_cosines(vectors, tables)
-        result = score_tasks(scored, cosines, cfg.aggregate)
-        save_predictions(RunFolder(folder), tasks, found_on(tasks, cosines))
-        for line in describe_binary(result["tasks"]):
+        save_predictions(RunFolder(folder), tasks, found.test_found)
+        for line in describe_binary(found.test["tasks"]):
             log.info("%s", line)
-        deployed = score_deployed(vectors, scored, cfg.aggregate, cfg.dims, cfg.vectors)
-        ranks = {"rank": rank_tasks(scored, vectors)} if cfg.rank else {}
-        return {**result} | ({"deployed": deployed} if deployed else {}) | ranks, spearman_row(result)
+        ranks = {} if found.ranks is None else {"rank": found.ranks}
+        return {**found.test, **ranks}, spearman_row(found.test)
 
     texts = [*tables, *(make_table({"sentence1": texts}) for task in rankings for _, texts in task.texts())]
     title = ("Spearman x 100", f"aggregate={cfg.aggregate}")
@@ -189,7 +171,7 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
 
 
 def _ranks(tasks: Sequence[STSTask]) -> Suite:
-    tables = [table for task in tasks for table in task.subsets.values()]
+    tables = tables_of(tasks)
 
     def score(encoder: Encoder, folder: Path) -> Scored:
         result = rank_tasks(tasks, encode_tables(encoder, tables))
