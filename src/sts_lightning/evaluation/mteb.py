@@ -148,9 +148,8 @@ class MTEBEncoder:
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
         """Cosines of all pairs, (N, D), (M, D) -> (N, M)."""
-        first, second = (
-            unit_rows(np.atleast_2d(vectors).astype(np.float64)) for vectors in (embeddings1, embeddings2)
-        )
+        both = (np.atleast_2d(np.asarray(each, dtype=np.float64)) for each in (embeddings1, embeddings2))
+        first, second = map(unit_rows, both)
         cosines: np.ndarray = first @ second.T
         return cosines
 

@@ -63,7 +63,7 @@ def require_finite(vectors: np.ndarray) -> np.ndarray:
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Scale rows to length 1 in their own precision, (N, D) -> (N, D); zeros stay."""
+    """Scale rows to length 1 in their own dtype, (N, D) -> (N, D); a zero row stays as it is."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit: np.ndarray = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
     return unit

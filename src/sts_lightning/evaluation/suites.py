@@ -20,22 +20,13 @@ from sts_lightning.data.readers.row_values import check_score_range
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, load_sts_tasks, tables_of, text_found
 from sts_lightning.data.tables import make_table
 from sts_lightning.data.tasks import Task, hashes_of, rankings_of, scored_tasks
-from sts_lightning.evaluation.deployed import score_deployed
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb import MTEBScore, evaluate_mteb, find_mteb_tasks
-from sts_lightning.evaluation.retrieval import encode_ranking
-from sts_lightning.evaluation.score import RANK_TASKS
+from sts_lightning.evaluation.score import score_encoder
 from sts_lightning.evaluation.statistics import require_finite, unit_rows
-from sts_lightning.evaluation.sts import (
-    describe_binary,
-    encode_tables,
-    score_tasks,
-    score_test,
-    spearman_row,
-    table_cosines,
-)
+from sts_lightning.evaluation.sts import describe_binary, spearman_row
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.predictions import found_on, save_predictions
+from sts_lightning.runs.predictions import save_predictions
 
 log = logging.getLogger(__name__)
 
@@ -156,21 +147,14 @@ def open_sts(cfg: DictConfig, names: tuple[str, ...], text: SentEvalText) -> Sui
             raise ConfigError(f"{key}: only scored pairs have such scores.", key=key)
 
     def score(encoder: Encoder, folder: Path) -> Scored:
+        found = score_encoder(encoder, tasks, cfg.aggregate, rank=cfg.rank, dims=cfg.dims, types=cfg.vectors)
+        assert found.test is not None
         folder.mkdir(parents=True, exist_ok=True)
-        if rankings:
-            encode: Any = encoder.encode
-            values = {task.name: encode_ranking(encode, task) for task in rankings}
-            save_predictions(RunFolder(folder), tasks, values)
-            return {**score_test(tasks, [], values, cfg.aggregate)}, {}
-        vectors = encode_tables(encoder, tables)
-        cosines = table_cosines(vectors, tables)
-        result = score_tasks(scored, cosines, cfg.aggregate)
-        save_predictions(RunFolder(folder), tasks, found_on(tasks, cosines))
-        for line in describe_binary(result["tasks"]):
+        save_predictions(RunFolder(folder), tasks, found.test_found)
+        for line in describe_binary(found.test["tasks"]):
             log.info("%s", line)
-        deployed = score_deployed(vectors, scored, cfg.aggregate, cfg.dims, cfg.vectors)
-        ranks = {"rank": resolve_name(RANK_TASKS)(scored, vectors)} if cfg.rank else {}
-        return {**result} | ({"deployed": deployed} if deployed else {}) | ranks, spearman_row(result)
+        ranks = {} if found.ranks is None else {"rank": found.ranks}
+        return {**found.test, **ranks}, spearman_row(found.test)
 
     texts = [*tables, *(make_table({"sentence1": texts}) for task in rankings for _, texts in task.texts())]
     title = ("Spearman x 100", f"aggregate={cfg.aggregate}")

@@ -23,15 +23,9 @@ from sts_lightning.data.readers.sts_sets import SEVEN_TASKS
 from sts_lightning.data.tables import parts_of, values_of
 from sts_lightning.data.tasks import scored_tasks
 from sts_lightning.evaluation.dev_scores import dev_tasks, monitor_of, title_of
+from sts_lightning.evaluation.disagreements import Disagreement, find_disagreements
 from sts_lightning.evaluation.retrieval import TITLES, print_rankings, ranking_cells
-from sts_lightning.evaluation.score import (
-    Disagreement,
-    Scores,
-    find_disagreements,
-    how_scored,
-    score,
-    title_of_table,
-)
+from sts_lightning.evaluation.score import Scores, how_scored, score_data, title_of_table
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
 from sts_lightning.evaluation.verdict import Verdict, by_part, compare_tasks, in_words, verdict_of
 from sts_lightning.models.loading.checks import check_weights
@@ -85,7 +79,7 @@ def report(
     if experiment.first:
         head = experiment.module.loss.state_dict()
         write_model(encoder, run.model(), head, best_step, cfg.evaluation.precision)
-    tuned = score(encoder, data, cfg.evaluation)
+    tuned = score_data(encoder, data, cfg.evaluation)
     if not experiment.first:
         return tuned.dev_score
     history, monitor = run.history(), monitor_of(data.dev)
