@@ -66,7 +66,7 @@ def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
     # The library cannot turn round how it read quantised tensors of a file, and would try when it writes.
     conversions: Any = getattr(backbone, "_weight_conversions", None) or []
     kept: Any = [each for each in conversions if not _of_bitsandbytes(each)]
-    backbone._weight_conversions = kept or None
+    setattr(backbone, "_weight_conversions", kept or None)  # noqa: B010
     for name in turned:
         linear: Any = backbone.get_submodule(name)
         layer = Conv1D(linear.out_features, linear.in_features)
