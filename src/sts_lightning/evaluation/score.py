@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from pkgutil import resolve_name
+from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
@@ -25,8 +26,8 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.metrics import main_score
 from sts_lightning.runs.predictions import OfTask, found_on
 
-if TYPE_CHECKING:
-    from sts_lightning.papers.vector_ranks import RankResult
+RANK_TASKS = "sts_lightning.papers.vector_ranks:rank_tasks"
+"""Function that computes the ranks of the vectors of tasks, which few runs ask for."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Scores:
     dev_found: OfTask
     test: TestResult | None
     test_found: Mapping[str, OfTask]
-    ranks: RankResult | None = None
+    ranks: Mapping[str, Any] | None = None
 
     @property
     def dev_score(self) -> float:
@@ -126,11 +127,7 @@ def score_encoder(
     test = score_tasks(tasks, cosines, aggregate, thresholds, values) if tasks else None
     if test and (quantized := score_quantized(vectors, scored, aggregate, dims, types)):
         test["deployed"] = quantized  # the key of 0.3
-    ranks = None
-    if scored and rank:
-        from sts_lightning.papers.vector_ranks import rank_tasks  # few runs ask for it
-
-        ranks = rank_tasks(scored, vectors)
+    ranks = resolve_name(RANK_TASKS)(scored, vectors) if scored and rank else None
     return Scores(dev_entry, dev_found, test, found_on(tasks, cosines, values), ranks)
 
 
