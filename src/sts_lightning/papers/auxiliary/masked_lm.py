@@ -63,6 +63,7 @@ class MaskedLanguageModel(AuxiliaryModel):
     """
 
     provides = "masked_lm"
+    above = "upper"
     extra_views = 1
     special: Tensor
     lower: Any

@@ -42,6 +42,7 @@ class MomentumQueue(AuxiliaryModel):
     """
 
     provides = "negatives"
+    frozen_copy = "encoder_copy"
 
     encoder_copy: SentenceEncoder
     vectors: Tensor
