@@ -10,7 +10,7 @@ import numpy as np
 from datasets import Dataset
 
 from sts_lightning.core.choices import DevSet, SentEvalText
-from sts_lightning.data.fetch.hints import fetched_by
+from sts_lightning.data.fetch import fetched_by
 from sts_lightning.data.overlap import not_in, pair_key, why_dropped
 from sts_lightning.data.readers.classification import load_transfer_tasks
 from sts_lightning.data.readers.nli import CLASSES, read_nli_pairs

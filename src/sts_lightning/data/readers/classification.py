@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.fetch.hints import fetched_by
+from sts_lightning.data.fetch import fetched_by
 from sts_lightning.data.readers.row_values import folded_sentence
 from sts_lightning.data.readers.sts_sets import check_count, check_names, read_rows, senteval_folder
 from sts_lightning.data.readers.text_files import read_lines, read_tsv, strip_blank_end
