@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 import sts_lightning
-from sts_lightning.analysis.plots import new_figure, save_figure
 from sts_lightning.core.files import write_atomic
 from sts_lightning.data.ranking import Ranking, make_ranking, rank_classes
 from sts_lightning.evaluation.retrieval import encode_ranking
@@ -28,6 +27,7 @@ from sts_lightning.evaluation.statistics import paired_difference
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.metrics import environment
 from sts_lightning.runs.predictions import SELECTS
+from sts_lightning.workflows.plots import new_figure, save_figure
 
 EPOCHS = {100: 10, 300: 8, 1000: 4, 3000: 2, 10_000: 1}
 """Epochs by number of rows."""

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from matplotlib import pyplot as plt
 
-from sts_lightning.analysis.phases import phases_of
 from sts_lightning.losses.base import TOP_SCORE
 from sts_lightning.losses.smooth_k2 import SmoothK2Loss
 from sts_lightning.losses.translated_relu import TranslatedReLULoss
+from sts_lightning.papers.phases import phases_of
 from sts_lightning.runs.listing import ListedRun, find_runs, group_seeds
 
 Systems = Mapping[str, Sequence[ListedRun]]

@@ -29,10 +29,10 @@ from yaml import YAMLError
 
 from sts_lightning.config.check import (
     TWO_RUNS,
+    format_value,
     nodes,
     path_override,
     reject,
-    shown,
     suggest,
     together,
     unknown_key,
@@ -180,7 +180,16 @@ def _sets(override: Override) -> bool:
     return override.type is OverrideType.CHANGE and "/" not in key and not (is_choice and files_of(key))
 
 
+GONE = {
+    "loss=kendall": "loss=spearman and loss=concordance are nearest, and score no worse.",
+    "loss=listmle": "loss=listnet is nearest and scores higher; loss=rankcse has its own ListMLE.",
+}
+"""What to type in place of a choice or a setting of an earlier version."""
+
+
 def _unknown_setting(key: str, known: Sequence[str], entry: Entry) -> ConfigError:
+    if key in GONE:
+        return unknown_key(key, GONE[key])
     group, _, name = key.partition(".")
     place, _, last = key.rpartition(".")
     if place and last == group:
@@ -257,14 +266,15 @@ def _wrong_choices(override: Override) -> Iterator[ConfigError]:
         names = value if group in LISTS and isinstance(value, list) else [value]
         for name in names:
             if name not in choices:
-                typed = shown(name)
+                typed = format_value(name)
                 listed = f"There are: {', '.join(choices)}.{ANY_MODEL if group == 'model' else ''}"
-                hint = _meant(group, typed) or suggest(typed, choices) or listed
+                answer = GONE.get(f"{group}={typed}") or _suggest_choice(group, typed)
+                hint = answer or suggest(typed, choices) or listed
                 noun = {"callbacks": "callback", "papers": "variant"}.get(group, group)
                 yield ConfigError(f"{argument}: there is no {noun} named {typed!r}.", key=group, hint=hint)
 
 
-def _meant(group: str, name: str) -> str:
+def _suggest_choice(group: str, name: str) -> str:
     """Return how to give the model, file or template that was typed for a choice; empty for another name."""
     suffix, elsewhere = Path(name).suffix.lower(), "/" in name or (bool(name) and Path(name).exists())
     if group == "model" and elsewhere:

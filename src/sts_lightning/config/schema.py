@@ -64,7 +64,7 @@ COMPONENTS: dict[str, Affects] = {
 """What arguments of components affect, if not the result; of parts of joint data as of ``data``."""
 
 OBSERVERS = (
-    "sts_lightning.training.callbacks.rank_monitor.RankMonitor",
+    "sts_lightning.papers.rank_monitor.RankMonitor",
     "lightning.pytorch.callbacks.DeviceStatsMonitor",
     "lightning.pytorch.callbacks.LearningRateMonitor",
 )

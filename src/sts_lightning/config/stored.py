@@ -21,16 +21,33 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.build import LOADING, arguments_of
 from sts_lightning.config.check import nodes
-from sts_lightning.config.folders import PACKAGED
+from sts_lightning.config.folders import PACKAGED, PAPERS
 from sts_lightning.config.schema import TrainConfig
 from sts_lightning.core.choices import Attention
 from sts_lightning.core.errors import CheckpointError, UntrustedError
 
 log = logging.getLogger(__name__)
 
+MOVED = {
+    "losses.contrastive_tension.ContrastiveTensionLoss": (
+        "papers.losses.contrastive_tension.ContrastiveTensionLoss"
+    ),
+    "losses.infocse.InfoCSELoss": "papers.losses.infocse.InfoCSELoss",
+    "losses.mixcse.MixCSELoss": "papers.losses.mixcse.MixCSELoss",
+    "losses.pro.PROLoss": "papers.losses.pro.PROLoss",
+    "losses.rank_kl.RankKLLoss": "papers.losses.rank_kl.RankKLLoss",
+    "losses.rankcse.RankCSELoss": "papers.losses.rankcse.RankCSELoss",
+    "models.architectures.static_embeddings.glove": "papers.glove.glove",
+    "training.auxiliary.masked_lm.MaskedLanguageModel": "papers.auxiliary.masked_lm.MaskedLanguageModel",
+    "training.auxiliary.momentum_queue.MomentumQueue": "papers.auxiliary.momentum_queue.MomentumQueue",
+    "training.auxiliary.second_encoder.SecondEncoder": "papers.auxiliary.second_encoder.SecondEncoder",
+    "training.callbacks.rank_monitor.RankMonitor": "papers.rank_monitor.RankMonitor",
+}
+"""Names (below ``sts_lightning``) of classes in runs of earlier versions, and what they are now."""
+
 
 def read_settings(path: Path) -> dict[Any, Any]:
-    """Return the configuration in a file, its interpolations not resolved.
+    """Return the configuration in a file, with the present names of its classes, not resolved.
 
     Raises:
         CheckpointError: The file cannot be read, or is no configuration.
@@ -42,6 +59,10 @@ def read_settings(path: Path) -> dict[Any, Any]:
     values = OmegaConf.to_container(cfg)
     if not isinstance(values, dict) or not values:
         raise CheckpointError(f"{path} is not a configuration: it has no keys.")
+    for _, node in nodes(values):
+        package, _, name = str(node.get("_target_")).partition(".")
+        if package == "sts_lightning" and name in MOVED:
+            node["_target_"] = f"{package}.{MOVED[name]}"
     return values
 
 
@@ -122,7 +143,8 @@ def _own() -> frozenset[tuple[str, str]]:
     """
     return frozenset(
         (path.parent.name, target)
-        for path in PACKAGED.glob("*/*.yaml")
+        for folder in (PACKAGED, PAPERS)
+        for path in folder.glob("*/*.yaml")
         for target in re.findall(r"_target_: (sts_lightning\.[\w.]+)", path.read_text("utf-8"))
     )
 

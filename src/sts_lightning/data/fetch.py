@@ -80,19 +80,19 @@ def _senteval(rows: Mapping[str, int | None]) -> dict[str, int | None]:
 
 TRIPLETS_FILE, PAIRS_FILE, WIKI_FILE = "nli_for_simcse.csv", "nli/nli_pairs.tsv", "wiki1m_for_simcse.txt"
 
-PROBING = (
-    "bigram_shift",
-    "coordination_inversion",
-    "obj_number",
-    "odd_man_out",
-    "past_present",
-    "sentence_length",
-    "subj_number",
-    "top_constituents",
-    "tree_depth",
-    "word_content",
-)
-"""Files of the probing tasks, each of at least 120,000 sentences."""
+PROBING_TASKS = {
+    "Length": "sentence_length",
+    "WordContent": "word_content",
+    "Depth": "tree_depth",
+    "TopConstituents": "top_constituents",
+    "BigramShift": "bigram_shift",
+    "Tense": "past_present",
+    "SubjNumber": "subj_number",
+    "ObjNumber": "obj_number",
+    "OddManOut": "odd_man_out",
+    "CoordinationInversion": "coordination_inversion",
+}
+"""File of each probing task in the folder ``probing``, without .txt; each has at least 120,000 sentences."""
 
 PARTS = {
     part.name: part
@@ -105,7 +105,7 @@ PARTS = {
         Part(
             "probing",
             ("probing",),
-            _senteval({f"probing/{name}.txt": 120_000 for name in PROBING}),
+            _senteval({f"probing/{name}.txt": 120_000 for name in PROBING_TASKS.values()}),
             more=120_000,
         ),
     )

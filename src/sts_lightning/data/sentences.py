@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Unpack
 
 from datasets import Dataset
@@ -22,11 +21,11 @@ from sts_lightning.data.tables import SourceCount, check_limit, make_table, samp
 
 [SENTENCE] = sentence_columns(1)
 
+WORD_REPETITION = "sts_lightning.papers.word_repetition:WordRepetition"
+"""Class that repeats sub-words (ESimCSE)."""
+
 PUBLISHED = "wiki1m_for_simcse.txt"
 """Name of the published file."""
-
-OFFICIAL_LIMIT = 10
-"""Exclusive upper bound of the number of repeated sub-words in ESimCSE's code."""
 
 
 def sentences(
@@ -49,7 +48,7 @@ def sentences(
         views: Number of views of a sentence: 2, 3 with the three templates of CoT-BERT, or 1 for
             `ContrastiveTensionLoss`, whose second encoder embeds the same sentences.
         repetition: Highest fraction of sub-words that are repeated in the second view, 0 for none
-            (`Repetition`).
+            (`papers.word_repetition.WordRepetition`).
         official_repetition: Whether repetitions are drawn as in ESimCSE's code.
         limit: Number of sentences to use, a fixed random sample; all if not given.
         **options: Dev and test pairs, see `DevTestOptions`.
@@ -104,39 +103,5 @@ def repeated_views(count: int, repetition: float, seed: int, official: bool = Fa
         raise ValueError(f"repetition must lie in [0, 1], got {repetition}.")
     if repetition and count < 2:
         raise ValueError("repetition needs a second view; set views=2, or repetition=0.")
-    augmentation = Repetition(repetition, seed, official) if repetition else None
+    augmentation = resolve_name(WORD_REPETITION)(repetition, seed, official) if repetition else None
     return tuple(View(SENTENCE, change) for change in (None, augmentation, None)[:count])
-
-
-class Repetition:
-    r"""Repeat some sub-words in position, so that sentence length carries no signal (ESimCSE, Sec. 3.1).
-
-    The number of repeated sub-words is uniform on 0, ..., max(2, int(rate N)) for a sentence of N
-    sub-words, and their positions are distinct. The draw depends on the seed and the sentence alone, so a
-    sentence is the same in every epoch, as in the papers' code, and in a resumed run.
-
-    ``official`` draws as the papers' code does: N includes the special tokens, the number is uniform on
-    0, ..., min(10, int(rate N)) - 1, and sentences with int(rate N) = 0 are left unchanged.
-
-    Args:
-        rate: Highest fraction of sub-words to repeat, in [0, 1].
-        seed: Random seed of the draws.
-        official: Whether to draw as in the papers' code.
-    """
-
-    def __init__(self, rate: float, seed: int, official: bool = False) -> None:
-        self.rate = rate
-        self.seed = seed
-        self.official = official
-
-    def __call__(self, ids: list[int], special: Sequence[int]) -> list[int]:
-        """Return the token ids with repetitions; special tokens are never repeated."""
-        positions = [position for position, is_special in enumerate(special) if not is_special]
-        rng = random.Random(f"{self.seed} {ids}")
-        if self.official:
-            limit = min(OFFICIAL_LIMIT, int(self.rate * len(ids)))
-            count = rng.randrange(limit) if limit else 0
-        else:
-            count = rng.randint(0, max(2, int(self.rate * len(positions))))
-        repeated = set(rng.sample(positions, min(count, len(positions))))
-        return [token for position, token in enumerate(ids) for _ in range(2 if position in repeated else 1)]

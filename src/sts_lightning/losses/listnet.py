@@ -18,9 +18,8 @@ class ListNetLoss(Loss):
     :math:`\sigma(y / t)`, which it reaches where s x and y / t differ by a constant.
 
     Use it when the highest scores matter most: a pair counts by its probability of being first, and the order
-    of low scores has little weight. `ListMLELoss` weighs the whole order; `PearsonLoss` also asks for a
-    linear relation of cosine and score, but measures it alike at all scores; `RankCSELoss` has ListNet for
-    lists of a teacher.
+    of low scores has little weight. `PearsonLoss` also asks for a linear relation of cosine and score, but
+    measures it alike at all scores; `RankCSELoss` has ListNet for lists of a teacher.
 
     Args:
         scale: s, positive; the inverse of a temperature.

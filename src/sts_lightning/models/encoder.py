@@ -143,7 +143,7 @@ class SentenceEncoder(nn.Module):
             )
         self.tokenizer.set_fits(fits)
         if config.bidirectional_layers:
-            from sts_lightning.models.architectures.bidirectional import make_bidirectional
+            from sts_lightning.models.compute.bidirectional import make_bidirectional
 
             make_bidirectional(backbone, config.bidirectional_layers)
         # A new projection draws its weights before a new adapter does: checkpoints do not depend on it, but
@@ -671,7 +671,7 @@ def longest_sentence(backbone: PreTrainedModel, added: int, bidirectional_layers
     """
     windows: Sequence[int | None] = ()
     if bidirectional_layers:
-        from sts_lightning.models.architectures.bidirectional import layer_windows
+        from sts_lightning.models.compute.bidirectional import layer_windows
 
         windows = layer_windows(backbone.config, backbone.config.num_hidden_layers)
         windows = windows if bidirectional_layers == -1 else windows[-bidirectional_layers:]

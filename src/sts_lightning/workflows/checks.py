@@ -23,7 +23,7 @@ from sts_lightning.config.check import check_config, data_arguments, reject, unk
 from sts_lightning.config.folders import files_of
 from sts_lightning.core.choices import Role
 from sts_lightning.core.errors import CheckpointError, ConfigError, counted
-from sts_lightning.core.hardware import Machine, cuda_devices, decide
+from sts_lightning.core.hardware import Machine, cuda_devices, resolve_machine
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.draws import empty_places
 from sts_lightning.data.module import DataModule
@@ -161,7 +161,7 @@ def check_later_run(run: RunFolder, cfg: DictConfig, known: dict[str, Any]) -> s
     check_parts(parts)
     check_rows(parts, known)
     try:
-        check_machine(decide(parts.cfg))
+        check_machine(resolve_machine(parts.cfg))
     except ConfigError as error:
         return str(error)
     return None
@@ -220,12 +220,10 @@ def _regularizer(parts: Parts) -> Iterator[ConfigError]:
     if fewest < regularizer.least_views:
         text = f"{type(regularizer).__name__} reads {regularizer.least_views} views with these settings"
         yield ConfigError(f"regularizer: {text}, and this data gives {fewest}.", key="regularizer")
-    if regularizer.needs_phases:
-        from sts_lightning.training.callbacks.rank_monitor import RankMonitor  # of few runs
-
-        if not any(isinstance(callback, RankMonitor) for callback in parts.callbacks):
-            text = "regularizer.phase1 and phase2 differ, so the switch has to be found"
-            yield ConfigError(f"{text}: add callbacks=rank_monitor.", key="regularizer")
+    switched = any(getattr(callback, "switches_phases", False) for callback in parts.callbacks)
+    if regularizer.needs_phases and not switched:
+        text = "regularizer.phase1 and phase2 differ, so the switch has to be found"
+        yield ConfigError(f"{text}: add callbacks=rank_monitor.", key="regularizer")
 
 
 def _auxiliary(parts: Parts) -> Iterator[ConfigError]:

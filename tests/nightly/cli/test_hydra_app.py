@@ -27,6 +27,10 @@ Script = Callable[..., tuple[object, str]]
         ),
         (["regularizer.coeficient=1"], "regularizer.coeficient: no such setting. Did you mean regularizer?"),
         (["loss=pearsn"], "there is no loss named 'pearsn'. Did you mean pearson"),
+        (
+            ["loss=kendall"],
+            "there is no loss named 'kendall'. loss=spearman and loss=concordance are nearest",
+        ),
         (["optim.lr=high"], "optim.lr=high"),
         (["prompt.template={sentence}: it"], """the shell: 'prompt.template="{sentence}: it"'."""),
         (["callbacks=emma"], "there is no callback named 'emma'. Did you mean ema?"),

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from sts_lightning.data.sentences import Repetition
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.papers.auxiliary.momentum_queue import MomentumQueue
+from sts_lightning.papers.word_repetition import WordRepetition
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.auxiliary.momentum_queue import MomentumQueue
 from tests.nightly.differential.compare import SENTENCES, close, spread, views
 from tests.nightly.differential.papers_code import OldEncoder, definitions
 from tests.nightly.differential.simcse_forks import Fork, blocks, five_adamw_updates, prepared
@@ -99,7 +99,7 @@ def test_repetition(text: str) -> None:
     ids = tokenizer(text, max_length=32, truncation=True)["input_ids"]
     assert all(row == ids for row in rows[:draws])
     special = [1, *[0] * (len(ids) - 2), 1]
-    ours = [Repetition(0.32, seed, official=True)(ids, special) for seed in range(draws)]
+    ours = [WordRepetition(0.32, seed, official=True)(ids, special) for seed in range(draws)]
     theirs = rows[draws:]
 
     def first_change(row: list[int]) -> int:

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from sts_lightning.data.collate import Batch
-from sts_lightning.losses.infocse import InfoCSELoss
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.papers.auxiliary import masked_lm
+from sts_lightning.papers.auxiliary.masked_lm import MaskedLanguageModel
+from sts_lightning.papers.losses.infocse import InfoCSELoss
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.auxiliary import masked_lm
-from sts_lightning.training.auxiliary.masked_lm import MaskedLanguageModel
 from tests.nightly.differential.compare import SENTENCES, spread, views
 from tests.nightly.differential.papers_code import OldEncoder, definitions
 from tests.nightly.differential.simcse_forks import blocks, five_adamw_updates

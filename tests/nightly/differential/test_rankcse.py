@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.rankcse import Distillation, RankCSELoss, js_divergence, negative_entropy
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.papers.losses.rankcse import Distillation, RankCSELoss, js_divergence, negative_entropy
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.auxiliary.teacher import Teacher
 from tests.nightly.differential.compare import SENTENCES, close, spread, views

@@ -12,9 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache
 
 from sts_lightning.core.errors import TrainingError
-from sts_lightning.models.architectures.positions import NOT_REPEATABLE, number_positions
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import is_causal
+from sts_lightning.models.loading.opt import NOT_REPEATABLE, number_positions
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.workflows import train

@@ -10,9 +10,9 @@ from sts_lightning.workflows.command import train_in
 from sts_lightning.workflows.evaluate import evaluate_in
 from tests.conftest import SHORT_DATA
 from tests.support.whole_runs import metrics
-from tests.unit.models.test_static_embeddings import Config
-from tests.unit.models.test_static_embeddings import path as path
 from tests.unit.models.test_static_embeddings import static as static
+from tests.unit.papers.test_glove import Config
+from tests.unit.papers.test_glove import path as path
 
 
 def test_word_vectors_are_not_trained(path: Path, config: Config, tmp_path: Path) -> None:

@@ -12,4 +12,4 @@ def test_losses_without_a_curve_are_those_that_depend_on_more_than_cosines() -> 
     without = {name for name in all_losses() if loss_curves.curves(name) is None}
     needing = {name for name, kind in all_losses().items() if kind.requires}
     assert without >= needing | {*loss_curves.BY_COORDINATES, *loss_curves.OF_OTHERS}
-    assert not without & {*SCORES, *POSITIVES, *HEADS, "gist", "listmle", "kendall", "translated_relu"}
+    assert not without & {*SCORES, *POSITIVES, *HEADS, "gist", "translated_relu"}

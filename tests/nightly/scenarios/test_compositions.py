@@ -15,11 +15,11 @@ from sts_lightning.core.processes import Shard
 from sts_lightning.data.collate import View, ViewCollator
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
+from sts_lightning.papers.auxiliary.masked_lm import MaskedLanguageModel
+from sts_lightning.papers.auxiliary.momentum_queue import MomentumQueue
+from sts_lightning.papers.auxiliary.second_encoder import SecondEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
-from sts_lightning.training.auxiliary.masked_lm import MaskedLanguageModel
-from sts_lightning.training.auxiliary.momentum_queue import MomentumQueue
-from sts_lightning.training.auxiliary.second_encoder import SecondEncoder
 from sts_lightning.training.module import STSModule
 from tests.support.loss_cases import further, make
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
+from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import check_config
-from sts_lightning.config.stored import check, requests
+from sts_lightning.config.stored import MOVED, check, read_settings, requests
 from sts_lightning.core.errors import CheckpointError, UntrustedError
 from sts_lightning.losses import all_losses
 from sts_lightning.runs.folder import RunFolder
@@ -227,3 +228,15 @@ def test_arguments_of_foreign_classes(place: str, target: str, name: str, value:
 )
 def test_settings_of_a_models_configuration(name: str, value: object, known: bool) -> None:
     assert (not list(requests({"model": {"config": {name: value}}}))) == known
+
+
+def test_a_class_that_moved_is_known_by_its_old_name(tmp_path: Path) -> None:
+    for old, new in MOVED.items():
+        (tmp_path / "config.yaml").write_text(
+            f"loss:\n  terms: {{a: {{_target_: sts_lightning.{old}, x: 1}}}}\n"
+            f"model: {{_target_: lightning.{old}}}\n"
+        )
+        values = read_settings(tmp_path / "config.yaml")
+        assert values["loss"]["terms"]["a"] == {"_target_": f"sts_lightning.{new}", "x": 1}
+        assert values["model"] == {"_target_": f"lightning.{old}"}
+        assert callable(get_object(f"sts_lightning.{new}"))

@@ -10,10 +10,10 @@ import pytest
 from sts_lightning.data.dev_and_tests import DevAndTests
 from sts_lightning.data.files import SCORED_COLUMNS, load_test_files, read_scored_pairs
 from sts_lightning.data.nli import nli_pairs, nli_triplets
-from sts_lightning.data.readers.classification import load_probing_tasks, load_transfer_tasks
 from sts_lightning.data.readers.row_values import BadRows
 from sts_lightning.data.readers.sts_sets import load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.sentences import sentences
+from sts_lightning.papers.classification import load_probing_tasks, load_transfer_tasks
 from tests.support.broken import Broken, Healthy, Reader, check_broken, check_healthy, label, put
 from tests.support.data_modules import training
 

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from sts_lightning.config.build import LOADING, argument_types
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.data.module import DataModule
-from sts_lightning.data.sentences import Repetition
+from sts_lightning.papers.word_repetition import WordRepetition
 from sts_lightning.training.assembly import make_data
 
 Config = Callable[..., DictConfig]
@@ -25,7 +25,7 @@ def test_the_seed_goes_to_both(config: Config) -> None:
     data = make_data(config(*SENTENCES))
     assert (data.seed, data.batch_size) == (3, 5)
     augmentation = data.views[1].augmentation
-    assert isinstance(augmentation, Repetition)
+    assert isinstance(augmentation, WordRepetition)
     assert augmentation.seed == 3
 
 

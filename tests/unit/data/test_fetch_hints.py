@@ -9,9 +9,9 @@ import pytest
 
 from sts_lightning.core.errors import DataError
 from sts_lightning.data.nli import nli_pairs, nli_triplets
-from sts_lightning.data.readers.classification import load_probing_tasks, load_transfer_tasks
 from sts_lightning.data.readers.sts_sets import load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.sentences import sentences
+from sts_lightning.papers.classification import load_probing_tasks, load_transfer_tasks
 from tests.support.data_modules import training
 
 LOADS: list[tuple[str, Callable[[str], object]]] = [

@@ -23,11 +23,11 @@ from sts_lightning.data.hub_pairs import triplets_hub
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.rows import labels_file, triplets_file
-from sts_lightning.evaluation.score import columns_of
-from sts_lightning.losses.infocse import InfoCSELoss
+from sts_lightning.evaluation.unseen_text import columns_of
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.vector_distillation import VectorDistillationLoss
+from sts_lightning.papers.losses.infocse import InfoCSELoss
 from sts_lightning.workflows.checks import check_examples
 from tests.support.data_modules import data_module, training
 

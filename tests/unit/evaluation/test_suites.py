@@ -13,9 +13,9 @@ from omegaconf import DictConfig
 from scipy.stats import spearmanr
 
 from sts_lightning.core.errors import ConfigError, DataError, UserError
-from sts_lightning.evaluation.senteval_classifier import EarlyStopped
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.papers.senteval_classifier import EarlyStopped
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import load_predictions
 from sts_lightning.workflows.evaluate import evaluate_in

@@ -12,12 +12,12 @@ from lightning.fabric.utilities import move_data_to_device
 from torch import Tensor
 
 from sts_lightning.losses import all_losses
+from sts_lightning.papers.auxiliary.momentum_queue import MomentumQueue
 from sts_lightning.regularizers.alignment import Alignment
 from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.regularizers.global_orthogonal import GlobalOrthogonal
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.auxiliary.momentum_queue import MomentumQueue
 from tests.support.emulated_gpu import EmulatedGPU, emulated_gpu
 from tests.support.loss_cases import batch, further, make
 

@@ -14,19 +14,19 @@ from torch import Tensor
 from sts_lightning.core.choices import EMPTY
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
-from sts_lightning.losses.contrastive_tension import ContrastiveTensionLoss
 from sts_lightning.losses.decoupled import DecoupledLoss
 from sts_lightning.losses.divided import DividedLoss
 from sts_lightning.losses.energy import EnergyLoss
 from sts_lightning.losses.gist import GISTLoss
 from sts_lightning.losses.hardness import HardnessLoss
-from sts_lightning.losses.infocse import InfoCSELoss
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.mix import MixLoss
-from sts_lightning.losses.mixcse import MixCSELoss
-from sts_lightning.losses.rankcse import RankCSELoss
 from sts_lightning.losses.sigmoid import SigmoidLoss
+from sts_lightning.papers.losses.contrastive_tension import ContrastiveTensionLoss
+from sts_lightning.papers.losses.infocse import InfoCSELoss
+from sts_lightning.papers.losses.mixcse import MixCSELoss
+from sts_lightning.papers.losses.rankcse import RankCSELoss
 
 TAU = 0.5
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy.special import rel_entr, softmax
 
-from sts_lightning.losses.rankcse import RankCSELoss
 from sts_lightning.losses.similarity_distillation import SimilarityDistillationLoss
+from sts_lightning.papers.losses.rankcse import RankCSELoss
 from tests.support.loss_cases import batch
 
 TEACHER = torch.rand(9, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from peft import PrefixTuningConfig
 
-from sts_lightning.models.architectures.bidirectional import layer_windows
+from sts_lightning.models.compute.bidirectional import layer_windows
 from sts_lightning.models.encoder import SentenceEncoder, most_positions
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.support.families import tiny

@@ -15,8 +15,8 @@ from sts_lightning.data.collate import Batch
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.losses.joint import JointLoss
 from sts_lightning.losses.pearson import PearsonLoss
-from sts_lightning.losses.rankcse import RankCSELoss
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.papers.losses.rankcse import RankCSELoss
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.auxiliary.base import Step
 from sts_lightning.training.auxiliary.stored_vectors import StoredVectors

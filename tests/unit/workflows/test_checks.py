@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.core.hardware import decide
+from sts_lightning.core.hardware import resolve_machine
 from sts_lightning.data.module import DataModule
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
@@ -332,7 +332,7 @@ def test_callbacks_that_change_the_loss_unnoticed(config: Config) -> None:
 )
 def test_what_this_machine_lacks(override: str, message: str, config: Config) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_machine(decide(config(override)))
+        check_machine(resolve_machine(config(override)))
 
 
 @pytest.fixture

@@ -1,1 +1,0 @@
-"""Ranks, alignment, uniformity and phases of sentence vectors, and plots of runs."""

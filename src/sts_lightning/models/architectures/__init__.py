@@ -1,1 +1,0 @@
-"""What single model types need."""

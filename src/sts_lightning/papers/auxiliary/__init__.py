@@ -1,0 +1,1 @@
+"""Models beside the encoder that single papers train with."""
