@@ -99,8 +99,8 @@ def expect(
     rows = encoder.tokenizer
     queries, documents = rows.cut(queries), rows.cut(documents)
     long = []
-    if rows.evaluation_length is not None and rows.evaluation_length <= LONGEST:
-        long = [LONG * (rows.evaluation_length // 4 + 5)]
+    if rows.lengths.eval is not None and rows.lengths.eval <= LONGEST:
+        long = [LONG * (rows.lengths.eval // 4 + 5)]
     texts: dict[Role | None, list[str]] = {None: [*queries, *documents, *long]}
     if rows.roles:
         texts |= {"query": [*queries, *long], "document": [*documents, *long]}

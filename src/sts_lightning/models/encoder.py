@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,7 +17,7 @@ import torch.nn.functional as F
 from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, masking_utils
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.core.choices import DtypeName, Frozen, Precision, Quantization, Role, TextEdit
 from sts_lightning.core.errors import ConfigError
@@ -33,6 +32,7 @@ from sts_lightning.models.compute.inference import (
     to_host,
     usual_chunk_tokens,
 )
+from sts_lightning.models.compute.masks import skip_mask_inspection
 from sts_lightning.models.encoding import Base, EncodingConfig, takes_settings
 from sts_lightning.models.loading.backbone import (
     DTYPES,
@@ -42,7 +42,9 @@ from sts_lightning.models.loading.backbone import (
     plain,
 )
 from sts_lightning.models.pooling import make_projection, pool, width
-from sts_lightning.models.text.tokenizer import Prepare, SentenceTokenizer, TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.lengths import most_positions, position_offset
+from sts_lightning.models.text.tokenize import Prepare, SentenceTokenizer
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
@@ -119,29 +121,19 @@ class SentenceEncoder(nn.Module):
                 f"denoise {config.denoise!r} needs a model that takes position_ids, which {name} does not; "
                 "set prompt.denoise=none."
             )
-        self.causal = config.bidirectional_layers == 0 and is_causal(backbone)
         self._reads_inner_layers = config.pooling == "first_last_mean" or config.layer != -1
         self._takes_embeddings = "inputs_embeds" in inspect.signature(backbone.forward).parameters
         # Padding on the left would shift the positions of BERT's family.
         tokenizer.padding_side = "right"
-        self.tokenizer = SentenceTokenizer(tokenizer, config, position_offset(backbone))
-        if (
-            config.view_templates is not None
-            and self.causal
-            and config.pooling == "last_token"
-            and config.denoise == "none"
-        ):
-            self.tokenizer.share_rows()
-        # How long a row gets is known once the tokenizer has the templates. A row that is too long would fail
-        # in the middle of training.
-        added = self.tokenizer.added + (getattr(adapter, "num_virtual_tokens", None) or 0)
-        fits, max_length = longest_sentence(backbone, added, config.bidirectional_layers), config.max_length
-        if fits is not None and max_length is not None and max_length > fits:
-            raise ValueError(
-                f"max_length must be at most {fits}, got {max_length}: {name} reads {fits + added} tokens, "
-                f"up to {added} of them template, special tokens and trained prefix."
-            )
-        self.tokenizer.set_fits(fits)
+        self.causal = config.bidirectional_layers == 0 and is_causal(backbone)
+        self.tokenizer = SentenceTokenizer(
+            tokenizer,
+            config,
+            positions=most_positions(backbone, config.bidirectional_layers),
+            prefix=getattr(adapter, "num_virtual_tokens", None) or 0,
+            position_offset=position_offset(backbone),
+            share_rows=self.causal and config.pooling == "last_token" and config.denoise == "none",
+        )
         if config.bidirectional_layers:
             from sts_lightning.models.compute.bidirectional import make_bidirectional
 
@@ -276,7 +268,7 @@ class SentenceEncoder(nn.Module):
     @property
     def evaluation_text(self) -> dict[str, str | int | None]:
         """What evaluation does with a sentence, for the metrics of a run."""
-        return {"text_edit": self.config.text_edit, "max_length": self.tokenizer.evaluation_length}
+        return {"text_edit": self.config.text_edit, "max_length": self.tokenizer.lengths.eval}
 
     def set_evaluation(self, text_edit: TextEdit | None = None, max_length: int | None = None) -> Self:
         """Set what evaluation does with a sentence before it is embedded.
@@ -292,8 +284,8 @@ class SentenceEncoder(nn.Module):
         changed = replace(
             self.config, text_edit=text_edit or self.config.text_edit, evaluation_length=max_length
         )
-        self.tokenizer.set_evaluation_length(max_length)
-        self.config = self.tokenizer.config = changed
+        self.tokenizer.set_evaluation(changed, max_length)
+        self.config = changed
         return self
 
     def prepare(self, chunk_tokens: int, training: bool) -> Prepare:
@@ -352,7 +344,7 @@ class SentenceEncoder(nn.Module):
             vectors = torch.cat([run(chunk, embedded) for run, chunk, embedded in inputs])
         else:
             vectors = torch.cat(list(map(Halving(self.embed_chunk), rows.chunks)))
-        vectors = rows.arrange(vectors)
+        vectors = rows.in_sentence_order(vectors)
         return self.project(vectors) if project else vectors
 
     def _look_up(self, chunks: Sequence[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
@@ -389,7 +381,7 @@ class SentenceEncoder(nn.Module):
 
         Args:
             chunk: ``input_ids``, ``attention_mask`` and optionally ``position_ids``, ``mask_at`` and
-                ``view_at``.
+                ``view_positions``.
             embeddings: ``inputs_embeds`` of the same tokens, if they have been looked up already.
             prefix: Keys and values of the tokens before each row, if they have been computed already.
         """
@@ -400,13 +392,13 @@ class SentenceEncoder(nn.Module):
             inputs["position_ids"] = chunk["position_ids"]
         if prefix is not None:
             inputs["past_key_values"] = prefix.cache(len(chunk["input_ids"]))
-        with one_text_a_row(), self._attention():
+        with skip_mask_inspection(), self._attention():
             output = self.backbone(**inputs, output_hidden_states=self._reads_inner_layers)
         if self.config.layer != -1:
             hidden = (output.hidden_states[self.config.layer],)
         else:
             hidden = output.hidden_states if self._reads_inner_layers else (output.last_hidden_state,)
-        if (at := chunk.get("view_at")) is not None:
+        if (at := chunk.get("view_positions")) is not None:
             vectors: Tensor = hidden[-1][torch.arange(len(at), device=at.device)[:, None], at]
             return vectors.float()
         return pool(self.config.pooling, hidden, chunk["attention_mask"], chunk.get("mask_at"))
@@ -559,7 +551,7 @@ class SentenceEncoder(nn.Module):
             if share is not None:
                 depth = self.backbone.config.num_hidden_layers
                 prefix, batch = share(self.backbone, depth, batch, self.device)
-            chunks, places = batch.chunks, batch.by_chunk(torch.arange(len(batch.restore)))
+            chunks, places = batch.chunks, batch.by_chunk(torch.arange(len(batch.order)))
             if batch.baseline is not None:  # the bare templates are the last chunk
                 *chunks, last = chunks
                 *places, _ = places
@@ -576,11 +568,11 @@ class SentenceEncoder(nn.Module):
                 yield torch.from_numpy(rows)[place], vectors
         if truncated and self.tells_truncation and Shard.current().process_rank == 0:
             log.warning(
-                "WARNING: %s of %s texts are truncated after %s tokens; encoder.tokenizer."
-                "set_evaluation_length sets another number.",
+                "WARNING: %s of %s texts are truncated after %s tokens; encoder.set_evaluation sets "
+                "another number.",
                 f"{truncated:,}",
                 f"{len(sentences):,}",
-                self.tokenizer.evaluation_length or self.tokenizer.fits,
+                self.tokenizer.lengths.eval or self.tokenizer.lengths.positions,
             )
 
     @staticmethod
@@ -636,91 +628,3 @@ def pinned(base: Base, backbone: PreTrainedModel) -> Base:
     return (
         base if "@" in name or Path(name).is_dir() or not commit else replace(base, name=f"{name}@{commit}")
     )
-
-
-def position_offset(backbone: PreTrainedModel) -> int:
-    """Return the position of a row's first token: RoBERTa's family counts from after its padding index."""
-    for module in backbone.modules():
-        table = getattr(module, "position_embeddings", None)
-        if isinstance(table, nn.Embedding):
-            return 0 if table.padding_idx is None else table.padding_idx + 1
-    return 0
-
-
-def most_positions(backbone: PreTrainedModel) -> int | None:
-    """Return the maximum number of tokens of a row, None if there is no limit (T5, XLNet).
-
-    In RoBERTa's family the positions up to the padding index are not for tokens.
-    """
-    config = backbone.config
-    declared = [
-        getattr(config, key, None) for key in ("max_encoder_position_embeddings", "max_position_embeddings")
-    ]
-    known = [count for count in declared if isinstance(count, int) and count > 0]
-    return known[0] - position_offset(backbone) if known else None
-
-
-def longest_sentence(backbone: PreTrainedModel, added: int, bidirectional_layers: int) -> int | None:
-    """Return the maximum number of tokens of a sentence that a model can read, None if there is no limit.
-
-    Args:
-        backbone: Model.
-        added: Number of further tokens of a row: template, special tokens and trained prefix.
-        bidirectional_layers: Number of last layers that are made bidirectional, -1 for all. A row has to fit
-            into their attention windows: the mask of the last token, which all tokens get, covers no more.
-    """
-    windows: Sequence[int | None] = ()
-    if bidirectional_layers:
-        from sts_lightning.models.compute.bidirectional import layer_windows
-
-        windows = layer_windows(backbone.config, backbone.config.num_hidden_layers)
-        windows = windows if bidirectional_layers == -1 else windows[-bidirectional_layers:]
-    known = [count for count in (most_positions(backbone), *windows) if count is not None]
-    return min(known) - added if known else None
-
-
-READABLE = ("cpu",)
-"""Devices where a look costs nothing; there attention is faster without a mask, where none is needed."""
-
-_unread = ContextVar("unread", default=False)
-"""Whether rows are those of an encoder, one text each; a thread has its own value."""
-
-
-@contextmanager
-def one_text_a_row() -> Iterator[None]:
-    """Let transformers make the masks of a forward pass without reading positions and padding.
-
-    It looks for rows of several texts, of which there are none here, and on a GPU for a batch without
-    padding, whose mask it would leave out. Forward passes outside of this context are not affected.
-    """
-    token = _unread.set(True)
-    try:
-        yield
-    finally:
-        _unread.reset(token)
-
-
-def _unless_unread(find: Any) -> Any:
-    @wraps(find)
-    def wrapped(position_ids: Tensor) -> Any:
-        return None if _unread.get() else find(position_ids)
-
-    return wrapped
-
-
-def _made_on_a_gpu(make: Any) -> Any:
-    @wraps(make)
-    def wrapped(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Any:
-        padded = attention_mask is not None and attention_mask.device.type not in READABLE
-        if _unread.get() and padded:
-            options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
-        return make(*args, attention_mask=attention_mask, **options)
-
-    return wrapped
-
-
-# transformers has no argument for either.
-masking_utils.find_packed_sequence_indices = _unless_unread(masking_utils.find_packed_sequence_indices)
-for _name in ("sdpa", "eager"):
-    _make = masking_utils.ALL_MASK_ATTENTION_FUNCTIONS[_name]
-    masking_utils.ALL_MASK_ATTENTION_FUNCTIONS.register(_name, _made_on_a_gpu(_make))

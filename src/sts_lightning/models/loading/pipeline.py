@@ -212,7 +212,7 @@ def from_pipeline(
     )
     rows, text = encoder.tokenizer, "%s: pooling %s, template %r, %s%s tokens"
     prompts = "".join(f"{role} {template!r}, " for role, template in rows.roles.items())
-    log.info(text, pipeline.source, encoder.config.pooling, rows.template, prompts, rows.limit)
+    log.info(text, pipeline.source, encoder.config.pooling, rows.template, prompts, rows.lengths.model)
     return encoder
 
 
