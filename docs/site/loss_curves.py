@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -13,10 +12,10 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from sts_lightning.config.build import build
+from sts_lightning.config.folders import files_of
 from sts_lightning.losses.base import TOP_SCORE, Loss
 from sts_lightning.losses.siamese import SiameseRegressionLoss
 
-LOSSES = Path(__file__).parents[2] / "conf" / "loss"
 BATCH = 32
 """Examples in a batch."""
 
@@ -57,11 +56,11 @@ def curves(name: str) -> Curves | None:
     """Return the curves of a loss with its default settings; None if it depends on more than cosines.
 
     Args:
-        name: Name of the loss in ``conf/loss``.
+        name: Choice of the group loss.
     """
     if name in (*BY_COORDINATES, *OF_OTHERS):
         return None
-    node = OmegaConf.load(LOSSES / f"{name}.yaml")
+    node = OmegaConf.load(files_of("loss")[name])
     assert isinstance(node, DictConfig)
     loss: Loss = build("loss", node, Loss, {"dimension": 3 * BATCH + 1, "top_label": TOP_SCORE}).double()
     if isinstance(loss, SiameseRegressionLoss):

@@ -29,7 +29,7 @@ class BiXSELoss(SigmoidLoss):
 
     Args:
         scale: exp(t') at the start, positive.
-        bias: b at the start.
+        bias: b at the start, see `SigmoidLoss`.
         mask_repeats: Whether to leave out candidates with the text of either sentence of the pair.
 
     Example:

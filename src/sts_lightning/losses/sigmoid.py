@@ -29,7 +29,8 @@ class SigmoidLoss(Loss):
 
     Args:
         scale: exp(t') at the start, positive; the inverse of a temperature. SigLIP: 10.
-        bias: b at the start. SigLIP: -10.
+        bias: b at the start, -log(B - 1) for a batch of B = 64, where one of B candidates is right.
+            SigLIP: -10, for batches of 32,768.
         mask_repeats: Whether to leave out candidates with the text of the anchor or of a positive of it.
 
     Example:
@@ -42,7 +43,7 @@ class SigmoidLoss(Loss):
     labels: tuple[LabelKind, ...] = ("none",)
     takes = ("sentence_ids",)
 
-    def __init__(self, scale: float = 10.0, bias: float = -10.0, mask_repeats: bool = True) -> None:
+    def __init__(self, scale: float = 10.0, bias: float = -4.1, mask_repeats: bool = True) -> None:
         super().__init__()
         positive(scale=scale)
         check(math.isfinite(bias), "be finite", bias=bias)

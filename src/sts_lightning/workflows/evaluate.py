@@ -13,7 +13,7 @@ from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from sts_lightning.config.build import plain
+from sts_lightning.config.build import to_container
 from sts_lightning.config.check import check_config, suggest
 from sts_lightning.config.compose import composing
 from sts_lightning.config.folders import files_of
@@ -102,7 +102,7 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
             with at_setting("ckpt"):
                 text = RunFolder(cfg.ckpt).settings().get("senteval_text", "raw")
             known = RunFolder(cfg.ckpt).known_metrics()
-        files = file_digests(plain(cfg))
+        files = file_digests(to_container(cfg))
         suite = open_suite(cfg, cfg.senteval_text or text)
         encoder = load_evaluated(cfg, device)
         if max(cfg.dims, default=0) > encoder.dimension:  # would be scored as the whole vector

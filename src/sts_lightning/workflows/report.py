@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
-from sts_lightning.config.check import shown
+from sts_lightning.config.check import format_value
 from sts_lightning.config.identity import SHOWN, leaves, select
 from sts_lightning.core.console import print_scores
 from sts_lightning.core.files import write_atomic
@@ -284,7 +284,7 @@ def write_page(
         pairs: Pairs on which the encoder and the gold scores disagree most.
         settings: Configuration of the run.
     """
-    shows = {key: shown(value) for key, value in select(leaves(settings), SHOWN).items()}
+    shows = {key: format_value(value) for key, value in select(leaves(settings), SHOWN).items()}
     if (start := metrics.details.get("start")) is not None and "init_from" in shows:
         shows["init_from"] += f" ({start})"
     pages = Environment(loader=PackageLoader("sts_lightning", "workflows"), autoescape=True)

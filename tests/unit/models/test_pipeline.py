@@ -504,7 +504,7 @@ def change(**tensors: torch.Tensor) -> Callable[[Path], None]:
             CheckpointError,
             "lacks model.safetensors and pytorch",
         ),
-        (lambda path: (path / "model.safetensors").write_bytes(b"x"), ConfigError, "cannot load"),
+        (lambda path: (path / "model.safetensors").write_bytes(b"x"), CheckpointError, "cannot be read"),
     ],
 )
 def test_broken_static_embeddings(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from pickle import UnpicklingError
@@ -33,14 +32,12 @@ from sts_lightning.core.hardware import local_gpu, multiplies_bfloat16
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoding import Base
 from sts_lightning.models.loading.checks import check_finite
-from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles, find, find_adapter
-from sts_lightning.models.loading.own_file import base_of, read_own
+from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles, find, find_adapter
+from sts_lightning.models.loading.quantization import is_quantized, quantization_config
 from sts_lightning.models.text.template import BARE, set_post_processor
 
 log = logging.getLogger(__name__)
 
-
-DTYPES_BY_NAME = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 DTYPES: dict[Precision, torch.dtype] = {
     "32-true": torch.float32,
@@ -55,7 +52,8 @@ def dtype_of(name: DtypeName) -> torch.dtype:
     if name == "auto":
         device = "cuda:0" if torch.cuda.is_available() else "cpu"
         name = "bfloat16" if multiplies_bfloat16(device) else "float32"
-    return DTYPES_BY_NAME[name]
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
 
 
 Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
@@ -76,16 +74,24 @@ def load_backbone(base: Base, trust_remote_code: bool = False, device: str | Non
             of this process if there is one.
 
     Raises:
-        ValueError: The model cannot be quantised, or bitsandbytes is missing.
+        ValueError: The quantisation is unknown, or the model has no layer for it.
+        ImportError: bitsandbytes is missing.
         ConfigError: The model cannot be found, has no such setting, or needs ``trust_remote_code``.
         CheckpointError: The files are broken, lack weights, hold more than tensors, or have no fitting
             tokenizer.
     """
     assert base.name is not None
-    name, settings = base.name, dict(base.config)
-    quantised = quantised_loading(base, device)
+    name, settings, quantized = base.name, dict(base.config), dict[str, Any]()
     if (folder := find_adapter(name)) is not None:
+        from sts_lightning.models.loading.adapters import load_merged  # peft is slow
+
         return load_merged(base, folder, trust_remote_code, device)
+    if base.quantization != "none":
+        place = device or (local_gpu() if torch.cuda.is_available() else "cpu")
+        quantized = {
+            "quantization_config": quantization_config(base.quantization, dtype_of(base.dtype)),
+            "device_map": {"": place},
+        }
     source, options = find(name)
     if not name.startswith(source):
         log.info("%s: the packaged copy", name)
@@ -104,7 +110,7 @@ def load_backbone(base: Base, trust_remote_code: bool = False, device: str | Non
             use_safetensors=None,  # pytorch_model.bin where there are none
             weights_only=True,
             output_loading_info=True,
-            **quantised,
+            **quantized,
             **options,
         )
     except (UserError, ImportError):
@@ -139,10 +145,10 @@ def load_backbone(base: Base, trust_remote_code: bool = False, device: str | Non
     prepare(backbone)
     set_attention(backbone, settings, name)
     check_vocabulary(tokenizer, backbone, name)
-    if base.quantization != "none":
-        from sts_lightning.models.loading.quantization import check_fraction
-
-        check_fraction(backbone, base.quantization, name)
+    if base.quantization != "none" and not any(is_quantized(module) for module in backbone.modules()):
+        raise ValueError(  # bitsandbytes passes over subclasses of nn.Linear, such as Falcon's
+            f"quantization {base.quantization!r} fits no layer of {type(backbone).__name__}; set it to none."
+        )
     bare = tokenizer.init_kwargs.pop(BARE, None)
     # A model folder of ours names its template, which is put around each sentence here: the tokenizer must
     # not do it too. Where another library has saved the model again, the tokenizer's tokens are all there is.
@@ -153,94 +159,6 @@ def load_backbone(base: Base, trust_remote_code: bool = False, device: str | Non
 
 Loader = Callable[[Base, bool, str | None], Loaded]
 """Function with the arguments of `load_backbone`; a plan has one that reads no weights."""
-
-
-def load_merged(adapter: Base, folder: Path, trust_remote_code: bool, device: str | None) -> Loaded:
-    """Load the base of an adapter, with the adapter merged into it.
-
-    The adapter of a run whose base was quantised is merged into the dequantised values that it was trained
-    with, as the export format ``merged`` does.
-
-    Args:
-        adapter: The adapter, and how it is loaded; its quantisation must be ``none``.
-        folder: Its folder.
-        trust_remote_code: Whether to run code that comes with the base.
-        device: Device that quantised weights of the base are loaded to.
-
-    Raises:
-        ConfigError: The adapter cannot be merged, is to be quantised, or its base cannot be loaded.
-        CheckpointError: The adapter's files are broken, or do not fit the base.
-    """
-    if adapter.quantization != "none":
-        raise ConfigError(
-            f"model.quantization={adapter.quantization} with the adapter {adapter.name}: it is merged "
-            "when it is loaded, and the result is not quantised.",
-            key="model.quantization",
-            hint="Set it to none, or export the run with --format merged and name that folder.",
-        )
-    from sts_lightning.models.loading.adapters import adapter_settings, add_adapter, load_adapter, merge
-
-    settings = adapter_settings(folder)
-    if settings.is_prompt_learning:
-        raise ConfigError(
-            f"{folder}: an adapter of type {settings.peft_type.value} cannot be merged.",
-            key="model.name",
-            hint="Load the run that it was exported from.",
-        )
-    files = ModelFiles(str(folder))
-    own = read_own(files)
-    base = replace(base_of(files, own), dtype=adapter.dtype, config=adapter.config)
-    with naming_base(adapter.name, base):
-        backbone, tokenizer = load_backbone(base, trust_remote_code, device)
-    floats = ((key, value) for key, value in backbone.named_parameters() if value.is_floating_point())
-    # Quantised weights are not among them: they train once they are dequantised.
-    frozen = {key for key, value in floats if not value.requires_grad}
-    try:
-        whole = add_adapter(backbone, settings)
-    except ValueError as error:
-        raise CheckpointError(
-            f"{folder}: {error}",
-            key="model.name",
-            hint=f"Check {SETTINGS}; the base it names must be the one it was trained with.",
-        ) from error
-    load_adapter(whole, folder)
-    backbone = merge(whole)
-    for key, value in backbone.named_parameters():  # the library freezes the base
-        value.requires_grad_(key not in frozen)
-    if own is None and (folder / "tokenizer_config.json").is_file():
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        check_vocabulary(tokenizer, backbone, str(folder))
-    return backbone, tokenizer
-
-
-@contextmanager
-def naming_base(name: str | None, base: Base) -> Iterator[None]:
-    """Say in an error that a model is loaded as the base of another one."""
-    try:
-        yield
-    except (UserError, ValueError) as error:
-        raise ConfigError(
-            f"{name} needs its base {base.name}: {error}",
-            key="model.name",
-            hint=f"If the base has moved, set its name in {SETTINGS} and {OWN_FILE}.",
-        ) from error
-
-
-def quantised_loading(base: Base, device: str | None) -> dict[str, Any]:
-    """Return the arguments of ``from_pretrained`` for a quantisation, none without one; see `load_backbone`.
-
-    Raises:
-        ValueError: The quantisation is unknown, or bitsandbytes is missing.
-    """
-    if base.quantization == "none":
-        return {}
-    from sts_lightning.models.loading.quantization import check_quantization, quantization_config
-
-    check_quantization(base.quantization)
-    return {
-        "quantization_config": quantization_config(base.quantization, dtype_of(base.dtype)),
-        "device_map": {"": device or (local_gpu() if torch.cuda.is_available() else "cpu")},
-    }
 
 
 def restrain_library() -> None:
@@ -333,7 +251,6 @@ def _forget_code(name: str, config: PreTrainedConfig) -> None:
 def explain(name: str, error: Exception) -> ConfigError | CheckpointError:
     """Translate a loading error of the library into one that names the remedy."""
     text = str(error).strip()
-    first_line = text.splitlines()[0] if text else type(error).__name__
     if "trust_remote_code" in text:
         return ConfigError(
             f"{name} needs code that comes with the model; read it, then allow it with "
@@ -346,20 +263,18 @@ def explain(name: str, error: Exception) -> ConfigError | CheckpointError:
             key="model.name",
             hint="Download it again, or choose a model with model.safetensors.",
         )
-    files = "config.json, model.safetensors (or pytorch_model.bin) and tokenizer files"
+    needed = "config.json, model.safetensors (or pytorch_model.bin) and tokenizer files"
     if (Path(name) / "model" / OWN_FILE).is_file():
-        hint = (
-            f"It is a run, whose model is the folder {Path(name) / 'model'}; eval.py takes the run as ckpt."
-        )
+        hint = f"It is a run, whose model is {Path(name) / 'model'}; eval.py takes the run as ckpt."
     elif Path(name).is_dir():
-        hint = f"One of its files is damaged or missing; a model is a folder with {files}."
+        hint = f"One of its files is damaged or missing; a model is a folder with {needed}."
     else:
         hint = (
-            f"It is a hub id, or a folder with {files}. Check spelling, connection and HF_HUB_OFFLINE; a "
-            "gated model needs its licence accepted on the hub, and `hf auth login`. model=minilm works "
-            "offline with `pip install 'sts-lightning[offline]'`."
+            f"It is a hub id, or a folder with {needed}. Check spelling, connection and HF_HUB_OFFLINE; a "
+            "gated model needs its licence accepted on the hub, and `hf auth login`."
         )
-    return ConfigError(f"cannot load {name}: {first_line.rstrip('.')}.", key="model.name", hint=hint)
+    reason = (text or type(error).__name__).partition("\n")[0].rstrip(".")
+    return ConfigError(f"cannot load {name}: {reason}.", key="model.name", hint=hint)
 
 
 KEY = "model.config.attn_implementation"

@@ -7,13 +7,11 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -29,9 +27,8 @@ from sts_lightning.models.loading.backbone import (
     explain,
     is_causal,
     load_backbone,
-    naming_base,
 )
-from sts_lightning.models.loading.checks import check_finite, check_weights
+from sts_lightning.models.loading.checks import check_weights, read_weights
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles, find_adapter
 from sts_lightning.models.loading.own_file import TRAINING, base_of, read_own, read_training
 from sts_lightning.models.pooling import Pooling
@@ -59,48 +56,55 @@ Neutral = Literal["torch_dtype", "dtype", "attn_implementation", "trust_remote_c
 
 Method = dict[Literal["method", "method_output_name"], Literal["forward", "last_hidden_state"]]
 
-TRANSFORMER: dict[str, Any] = {
-    "max_seq_length": int | None,
-    "do_lower_case": bool,
-    "transformer_task": Literal["feature-extraction"],
-    "modality_config": dict[Literal["text"], Method],  # "message" would be the template of a chat
-    "module_output_name": Literal["token_embeddings"],
-    "unpad_inputs": bool | None,  # how rows are put together, not what they are
-    **dict.fromkeys(("query_length", "document_length", "query_expansion", "tokenizer_name_or_path"), None),
-    **{
-        f"{of}_{arguments}": dict[Neutral, Any]
-        for of in ("model", "tokenizer", "processor", "config")
-        for arguments in ("args", "kwargs")
-    },
-}
-POOLING: dict[str, Any] = {
-    "embedding_dimension": int,
-    "word_embedding_dimension": int,
-    "pooling_mode": str | list[str],
-    "include_prompt": bool,
-    **{f"pooling_mode_{mode}": bool for mode in MODES},
-}
 NORMALIZE: dict[str, Any] = {
     "module_input_name": Literal["sentence_embedding"],
     "module_output_name": Literal["sentence_embedding"] | None,
 }
-DENSE: dict[str, Any] = NORMALIZE | {
-    "in_features": int,
-    "out_features": int,
-    "bias": bool,
-    "activation_function": str,
-    "use_residual": Literal[False],
+
+KEYS: dict[str, dict[str, Any]] = {
+    "Transformer": {
+        "max_seq_length": int | None,
+        "do_lower_case": bool,
+        "transformer_task": Literal["feature-extraction"],
+        "modality_config": dict[Literal["text"], Method],  # "message" would be the template of a chat
+        "module_output_name": Literal["token_embeddings"],
+        "unpad_inputs": bool | None,  # how rows are put together, not what they are
+        **dict.fromkeys(
+            ("query_length", "document_length", "query_expansion", "tokenizer_name_or_path"), None
+        ),
+        **{
+            f"{of}_{arguments}": dict[Neutral, Any]
+            for of in ("model", "tokenizer", "processor", "config")
+            for arguments in ("args", "kwargs")
+        },
+    },
+    "Pooling": {
+        "embedding_dimension": int,
+        "word_embedding_dimension": int,
+        "pooling_mode": str | list[str],
+        "include_prompt": bool,
+        **{f"pooling_mode_{mode}": bool for mode in MODES},
+    },
+    "Normalize": NORMALIZE,
+    "Dense": NORMALIZE
+    | {
+        "in_features": int,
+        "out_features": int,
+        "bias": bool,
+        "activation_function": str,
+        "use_residual": Literal[False],
+    },
+    "SentenceTransformer": {
+        "__version__": Any,
+        "requirements": Any,
+        "model_type": Literal["SentenceTransformer"],
+        "prompts": dict[str, str | None],
+        "default_prompt_name": str | None,
+        "similarity_fn_name": str | None,
+        "truncate_dim": int | None,
+    },
 }
-MODEL: dict[str, Any] = {
-    "__version__": Any,
-    "requirements": Any,
-    "model_type": Literal["SentenceTransformer"],
-    "prompts": dict[str, str | None],
-    "default_prompt_name": str | None,
-    "similarity_fn_name": str | None,
-    "truncate_dim": int | None,
-}
-"""Keys of the settings of each module and of the whole, with the values that have an equivalent here."""
+"""Keys of the settings of each kind of module, and of the whole, with the values that have an equivalent."""
 
 OLD_NAMES = ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 """Models with a name of their own for sentence_bert_config.json in older files."""
@@ -242,8 +246,7 @@ def read_model(
     refers = folder is not None or (pipeline.static is None and files.path("config.json") is None)
     base = base_of(files, own) if refers else replace(own.base, name=name, quantization="none")
     base = replace(base, quantization=quantization or base.quantization)
-    with naming_base(name, base) if refers else nullcontext():
-        backbone, tokenizer = pipeline.static or load_backbone(base, trust_remote_code, device)
+    backbone, tokenizer = pipeline.static or load_backbone(base, trust_remote_code, device)
     adapter: Any = None
     if folder is not None:
         from sts_lightning.models.loading.adapters import adapter_settings, load_adapter  # peft is slow
@@ -293,7 +296,7 @@ def _stated(
         stated["template"] = _prompt(pipeline, prompt_name)
     default = stated["template"]
     roles: dict[str, str] = {role: text for role in get_args(Role) if (text := stated.get(role)) is not None}
-    roles = roles or {str(role): text for role, text in _prompts_by_role(pipeline.prompts).items()}
+    roles = roles or _prompts_by_role(pipeline.prompts)
     if all(text + SLOT == (default or SLOT) for text in roles.values()):
         roles = {}
     if not pipeline.pools_prompt:
@@ -343,14 +346,10 @@ def _read(files: ModelFiles) -> Pipeline:
             key="model.name",
         )
     if own is not None:
-        static = None
-        if (
-            files.path("config.json") is None
-            and files.path(SETTINGS) is None
-            and modules[:1]
-            and (files.path("model.safetensors") is not None)
-        ):
-            static = _static(files, "")
+        held = [
+            name for name in ("config.json", SETTINGS, "model.safetensors") if files.path(name) is not None
+        ]
+        static = _static(files, "") if held == ["model.safetensors"] else None
         settings = {field.name: getattr(own.encoding, field.name) for field in fields(own.encoding)}
         projector = _projector(files, modules)
         if projector is None and own.encoding.projection == "always":  # a new one would be random
@@ -374,12 +373,12 @@ def _at(folder: str, file: str) -> str:
     return f"{folder}/{file}" if folder else file
 
 
-def _settings(files: ModelFiles, file: str, known: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(files: ModelFiles, file: str, kind: str) -> dict[str, Any]:
     """Return the settings in a file, none if it is absent; what has no equivalent here is named."""
     settings = files.json(file, dict)
     for key, value in settings.items():
         try:
-            as_type(value, known[key])
+            as_type(value, KEYS[kind][key])
         except (KeyError, ValueError) as error:
             raise _reject(files.name, f"{key}={json.dumps(value)[:80]} in {file}") from error
     return settings
@@ -392,67 +391,57 @@ def _of_sentence_transformers(files: ModelFiles, modules: Sequence[tuple[str, st
     if not library or not re.fullmatch(ORDER, names):
         raise _reject(files.name, f"the modules {', '.join(f'{name} in {path!r}' for name, path in modules)}")
     folders = [("" if path == "." else path) for _, path in modules]
-    model = _settings(files, "config_sentence_transformers.json", MODEL)
+    model = _settings(files, "config_sentence_transformers.json", "SentenceTransformer")
     normalize = names.endswith("Normalize,")
     if normalize and folders[-1]:  # some files name the folder that has the transformer's settings
-        _settings(files, _at(folders[-1], "config.json"), NORMALIZE)
-    settings = {"normalize": normalize, "truncate_dim": model.get("truncate_dim")}
-    projector = _projector(files, modules)
-    settings |= {} if projector is None else {"projection": "always"}
-    further: dict[str, Any]
-    if names.startswith("StaticEmbedding"):
-        further = {"static": _static(files, folders[0])}
-    else:
-        further = _transformer(files, folders[0])
-        settings["row_limit"] = further.pop("row_tokens")
-        settings["pooling"], further["pools_prompt"] = _pooling(files, folders[1])
+        _settings(files, _at(folders[-1], "config.json"), "Normalize")
     similarity = model.get("similarity_fn_name") or "cosine"
     if similarity != "cosine" and not (similarity == "dot" and normalize):  # at length 1 the same
         log.warning("%s: trained for similarity %r; scores here are cosines.", files.name, similarity)
-    return Pipeline(
+    settings = {"normalize": normalize, "truncate_dim": model.get("truncate_dim")}
+    projector = _projector(files, modules)
+    if projector is not None:
+        settings["projection"] = "always"
+    read = Pipeline(
         f"{files.name}: modules.json",
         settings,
         projector,
         prompts=model.get("prompts", {}),
         default_prompt=model.get("default_prompt_name"),
-        **further,
     )
-
-
-def _transformer(files: ModelFiles, folder: str) -> dict[str, Any]:
-    """Return what the settings of a transformer say, as attributes of a `Pipeline`."""
-    if folder and not Path(files.source).is_dir():
-        raise _reject(files.name, f"its transformer in the folder {folder!r} of a hub repository")
-    if files.path(_at(folder, "adapter_config.json")) is not None:
-        raise _reject(files.name, "a transformer with adapter_config.json")
-    named = (_at(folder, f"sentence_{name}_config.json") for name in ("bert", *OLD_NAMES))
-    settings = next(filter(None, (_settings(files, file, TRANSFORMER) for file in named)), {})
-    return {
-        "transformer": str(Path(files.source) / folder) if folder else files.name,
-        "row_tokens": settings.get("max_seq_length"),
-        "lower_case": settings.get("do_lower_case", False),
-    }
-
-
-def _pooling(files: ModelFiles, folder: str) -> tuple[Pooling, bool]:
-    """Return the pooling that a module's settings state, and whether it reads a prompt."""
-    settings = _settings(files, _at(folder, "config.json"), POOLING)
-    if not settings:
-        raise CheckpointError(f"{files.name} lacks {_at(folder, 'config.json')}.", key="model.name")
-    flagged = [mode.partition("_token")[0] for mode in MODES if settings.get(f"pooling_mode_{mode}")]
-    stated = settings.get("pooling_mode") or flagged or "mean"
+    if names.startswith("StaticEmbedding"):
+        return replace(read, static=_static(files, folders[0]))
+    inside = folders[0]
+    if inside and not Path(files.source).is_dir():
+        raise _reject(files.name, f"its transformer in the folder {inside!r} of a hub repository")
+    if files.path(_at(inside, SETTINGS)) is not None:
+        raise _reject(files.name, f"a transformer with {SETTINGS}")
+    named = (_at(inside, f"sentence_{name}_config.json") for name in ("bert", *OLD_NAMES))
+    rows = next(filter(None, (_settings(files, file, "Transformer") for file in named)), {})
+    pooling = _settings(files, _at(folders[1], "config.json"), "Pooling")
+    if not pooling:
+        raise CheckpointError(f"{files.name} lacks {_at(folders[1], 'config.json')}.", key="model.name")
+    flagged = [mode.partition("_token")[0] for mode in MODES if pooling.get(f"pooling_mode_{mode}")]
+    stated = pooling.get("pooling_mode") or flagged or "mean"
     modes = [stated] if isinstance(stated, str) else stated
     if len(modes) != 1 or modes[0] not in POOLINGS:
         raise _reject(files.name, f"the pooling {' and '.join(modes)}")
-    # The last token is never that of a prompt.
-    return POOLINGS[modes[0]], settings.get("include_prompt", True) or modes == ["lasttoken"]
+    settings |= {"row_limit": rows.get("max_seq_length"), "pooling": POOLINGS[modes[0]]}
+    return replace(
+        read,
+        settings=settings,
+        transformer=str(Path(files.source) / inside) if inside else files.name,
+        lower_case=rows.get("do_lower_case", False),
+        # The last token is never that of a prompt.
+        pools_prompt=pooling.get("include_prompt", True) or modes == ["lasttoken"],
+    )
 
 
 def _projector(files: ModelFiles, modules: Sequence[tuple[str, str]]) -> nn.Sequential | None:
     """Return the dense layers among modules with their activations; None if there are none."""
     layers: list[nn.Module] = []
     for folder in [path for name, path in modules if name.endswith(".Dense")]:
-        settings = _settings(files, _at(folder, "config.json"), DENSE)
+        settings = _settings(files, _at(folder, "config.json"), "Dense")
         path = settings.get("activation_function", "torch.nn.Tanh")
         activation = ACTIVATIONS.get(path.rpartition(".")[2])
         if activation is None or not path.startswith("torch.nn."):
@@ -466,7 +455,6 @@ def _projector(files: ModelFiles, modules: Sequence[tuple[str, str]]) -> nn.Sequ
             raise CheckpointError(
                 f"{files.name}: config.json and weights in {folder} do not fit each other.", key="model.name"
             ) from error
-        check_finite(linear.named_parameters(), f"{files.name}: {folder}", "model.name")
         layers += [linear, activation()]
     return nn.Sequential(*layers) if layers else None
 
@@ -483,7 +471,6 @@ def _static(files: ModelFiles, folder: str) -> Loaded:
     if unknown or table is None or not table.is_floating_point():
         held = ", ".join(f"{key} ({tensors[key].dtype})" for key in tensors)
         raise _reject(files.name, f"a table of {held}")
-    check_finite(tensors.items(), files.name, "model.name")
     table = table.float()
     if "mapping" in tensors:  # model2vec: several tokens have the vector of one row
         table = table[tensors["mapping"].long()]
@@ -501,12 +488,7 @@ def _tensors(files: ModelFiles, folder: str) -> dict[str, Tensor]:
     found = next(filter(None, (files.path(_at(folder, name)) for name in names)), None)
     if found is None:
         raise CheckpointError(f"{files.name} lacks {_at(folder, ' and '.join(names))}.", key="model.name")
-    try:
-        if found.suffix == ".safetensors":
-            return load_file(found)
-        return dict(torch.load(found, map_location="cpu", weights_only=True))
-    except Exception as error:  # each library has other errors for damaged files
-        raise explain(files.name, error) from error
+    return read_weights(found)
 
 
 def _check_transformer(
@@ -545,9 +527,9 @@ ROLE_NAMES: dict[Role, tuple[str, ...]] = {"query": ("query",), "document": ("do
 """
 
 
-def _prompts_by_role(prompts: Mapping[str, str | None]) -> dict[Role, str]:
+def _prompts_by_role(prompts: Mapping[str, str | None]) -> dict[str, str]:
     """Return the prompts of a pipeline by role; nothing if both are empty, as in files that name none."""
-    found: dict[Role, str] = {
+    found: dict[str, str] = {
         role: next(filter(None, map(prompts.get, names)), "")
         for role, names in ROLE_NAMES.items()
         if not prompts.keys().isdisjoint(names)
