@@ -20,7 +20,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.loading.hub import ModelFiles
 from sts_lightning.models.loading.own_file import BASE
-from sts_lightning.models.loading.pipeline import tolerance_of
+from sts_lightning.models.same_vectors import tolerance_of
 from sts_lightning.models.text.template import BARE, SLOT, set_post_processor
 from sts_lightning.runs.folder import RunFolder
 
@@ -110,7 +110,7 @@ def expect(
         encoder.config = replace(encoder.config, projection="none", denoise_evaluation=False)
     vectors = {role: encoder.encode(some, prompt=role) for role, some in texts.items()}
     encoder.config, encoder.tells_truncation = kept
-    return Expected(texts, vectors, tolerance_of(encoder), encoder.backbone.dtype)
+    return Expected(texts, vectors, tolerance_of(encoder.plain_backbone).value, encoder.backbone.dtype)
 
 
 def check(

@@ -545,11 +545,3 @@ def warn_of_pooling(name: str, pooling: Pooling) -> None:
         return
     if stated != pooling:
         log.warning("%s: its pipeline has pooling %s, not %s; model=encoder takes it.", name, stated, pooling)
-
-
-def tolerance_of(encoder: SentenceEncoder) -> float:
-    """Return the largest difference from another library's vectors, as a fraction of the longest vector."""
-    backbone = encoder.plain_backbone
-    if getattr(backbone, "is_quantized", False):
-        return 0.5
-    return 1e-4 if backbone.dtype == torch.float32 else 0.05

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from sts_lightning.core.choices import Role, TextEdit
+from sts_lightning.core.choices import Augmentation, Role, TextEdit
 from sts_lightning.core.errors import ConfigError, check_choice
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.text.chunks import TokenizedBatch, chunk, pad
@@ -35,23 +35,6 @@ class Unseen(NamedTuple):
     truncated: int
     unknown: int
     tokens: int
-
-
-Augment = Callable[[list[int], Sequence[int]], list[int]]
-"""Change of a row: from its token ids, and 1 for each special token, to new token ids."""
-
-
-class Prepare(Protocol):
-    """Tokenisation of the sentences of views, with the change of each view's rows.
-
-    In evaluation it takes the keyword ``role``, that of all texts of the call; in training ``by_role``.
-    """
-
-    def __call__(
-        self, views: Sequence[Sequence[str]], augmentations: Sequence[Augment | None], /, **options: Any
-    ) -> TokenizedBatch:
-        """Tokenise the sentences of views."""
-        ...
 
 
 class SentenceTokenizer:
@@ -169,7 +152,7 @@ class SentenceTokenizer:
         sentences: Sequence[str],
         template: str | None,
         max_length: int | None,
-        augment: Augment | None = None,
+        augment: Augmentation | None = None,
     ) -> tuple[list[list[int]], int]:
         """Return the token ids of each sentence, and the number of sentences that were truncated."""
         texts = list(sentences)
@@ -296,7 +279,7 @@ class SentenceTokenizer:
         return replace(batch, truncated=truncated)
 
     def evaluation_rows(
-        self, views: Sequence[Sequence[str]], augmentations: Sequence[Augment | None], **settings: Any
+        self, views: Sequence[Sequence[str]], augmentations: Sequence[Augmentation | None], **settings: Any
     ) -> TokenizedBatch:
         """Tokenise the views of a batch by `rows`, one after the other; nothing is augmented."""
         return self.rows([text for view in views for text in view], **settings)
@@ -304,7 +287,7 @@ class SentenceTokenizer:
     def training_rows(
         self,
         views: Sequence[Sequence[str]],
-        augmentations: Sequence[Augment | None],
+        augmentations: Sequence[Augmentation | None],
         chunk_tokens: int,
         by_role: bool = True,
     ) -> TokenizedBatch:
