@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.pooling import Pooling
+from sts_lightning.models.text.lengths import Lengths
 from sts_lightning.models.text.tokenize import SentenceTokenizer
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.testing.tiny_decoders import byte_tokenizer, tiny_llama, tiny_mistral
@@ -185,6 +186,14 @@ def test_augmentation_sees_ids_and_special_tokens() -> None:
     rows = tokenizer.training_rows([["abc"], ["abc"]], [None, double], 512)
     assert seen == [(5, [1, 0, 0, 0, 1])]
     assert rows.chunks[0]["attention_mask"].sum(dim=1)[rows.inverse_order].tolist() == [5, 8]
+
+
+def test_a_row_that_grows_after_truncation_stays_within_the_positions() -> None:
+    tokenizer = rows_of(6, positions=7)  # [CLS] a b c d [SEP], and room for one more
+    rows = tokenizer.training_rows([["abcdef"]], [lambda ids, _: [ids[0], *ids[1:-1] * 2, ids[-1]]], 512)
+    (ids,) = rows.chunks[0]["input_ids"].tolist()
+    assert decode(tokenizer, ids) == "[CLS] abcd a [SEP]"
+    assert rows_of(6, positions=7).lengths == Lengths(7, 7, 6, 6, added=0, smallest=3)
 
 
 @pytest.mark.parametrize(
