@@ -123,7 +123,7 @@ def base_of(files: ModelFiles, own: Own | None) -> Base:
             key="model.name",
         )
     if Path(name).is_absolute() and not Path(name).is_dir():
-        raise CheckpointError(
+        raise ConfigError(
             f"{files.name} needs its base {name}, which does not exist.",
             key="model.name",
             hint=f"If the base has moved, set its name in {SETTINGS} and {OWN_FILE}.",
