@@ -45,7 +45,7 @@ PYTHON = {
         "sts_lightning.papers.ceiling",
     ),
     "Analysis": (
-        "sts_lightning.papers.rank",
+        "sts_lightning.papers.vector_ranks",
         "sts_lightning.papers.alignment",
         "sts_lightning.papers.phases",
     ),

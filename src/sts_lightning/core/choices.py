@@ -110,7 +110,7 @@ Suite = Literal["sts", "rank", "transfer", "probing", "mteb"]
 """Tasks that `eval.py` scores a model on."""
 
 StoredAs = Literal["float32", "int8", "binary"]
-"""Type of the values of stored vectors; see `sts_lightning.evaluation.deployed`."""
+"""Type of the values of stored vectors; see `sts_lightning.evaluation.quantized`."""
 
 ExportFormat = Literal["adapter", "merged", "sentence-transformers", "onnx"]
 """``adapter``: a peft adapter; ``merged``: a transformers model with the adapter merged into its weights;

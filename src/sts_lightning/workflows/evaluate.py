@@ -25,8 +25,9 @@ from sts_lightning.core.files import last_name
 from sts_lightning.core.hardware import choose_accelerator, disable_cuda, multiplies_bfloat16, with_dtype
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.retrieval import print_rankings
-from sts_lightning.evaluation.score import report_truncation, report_unseen, title_of_table
+from sts_lightning.evaluation.score import title_of_table
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
+from sts_lightning.evaluation.unseen_text import report_truncation, report_unseen
 from sts_lightning.evaluation.vector_cache import CachedVectors, fingerprint
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import (

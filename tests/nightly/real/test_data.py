@@ -15,12 +15,11 @@ from sts_lightning.data.fetch.manifest import read_manifest, take_stock
 from sts_lightning.data.fetch.parts import PARTS
 from sts_lightning.data.nli import nli_pairs, nli_triplets
 from sts_lightning.data.overlap import OverlapFilter
-from sts_lightning.data.readers.sts_sets import load_sts_tasks, load_stsb, text_found
+from sts_lightning.data.readers.sts_sets import is_prepared, load_sts_tasks, load_stsb, text_found
 from sts_lightning.data.sentences import sentences
 from sts_lightning.data.sts_train import sts_train
 from sts_lightning.data.tables import pairs_of, parts_of, values_of
 from sts_lightning.papers.classification import TRANSFER_TASKS, load_transfer_tasks
-from sts_lightning.papers.moses import is_prepared
 from tests.support.data_modules import data_module, training
 from tests.support.hub_server import Hub
 from tests.support.published_files import SIMCSE, tar

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sts_lightning.data.tables import make_table
-from sts_lightning.evaluation import score as truncation
-from sts_lightning.evaluation.score import report_truncation
+from sts_lightning.evaluation import unseen_text as truncation
+from sts_lightning.evaluation.unseen_text import report_truncation
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
 

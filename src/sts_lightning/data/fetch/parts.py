@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.data.counts import NLI_PAIRS, SENTENCES, TRIPLETS
@@ -18,15 +19,25 @@ from sts_lightning.data.readers.sts_sets import (
     tables_of,
 )
 from sts_lightning.data.readers.text_files import read_lines, read_records
-from sts_lightning.papers.classification import (
-    PROBING_TASKS,
-    TRANSFER_TASKS,
-    ClassificationTask,
-    load_probing_tasks,
-    load_transfer_tasks,
-)
 
 SENTEVAL = "senteval"
+
+CLASSIFICATION = "sts_lightning.papers.classification"
+"""Module that reads SentEval's classification data."""
+
+PROBING_TASKS = {
+    "Length": "sentence_length",
+    "WordContent": "word_content",
+    "Depth": "tree_depth",
+    "TopConstituents": "top_constituents",
+    "BigramShift": "bigram_shift",
+    "Tense": "past_present",
+    "SubjNumber": "subj_number",
+    "ObjNumber": "obj_number",
+    "OddManOut": "odd_man_out",
+    "CoordinationInversion": "coordination_inversion",
+}
+"""File of each probing task in the folder ``probing``, without .txt."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +94,6 @@ def _sts_files() -> tuple[str, ...]:
     return tuple(f"{SENTEVAL}/{file}" for file in (*SCORED_PAIRS, *inputs))
 
 
-def _count_examples(tasks: Sequence[ClassificationTask]) -> int:
-    splits = [split for task in tasks for split in (task.train, task.dev, task.test)]
-    return sum(len(split.labels) for split in splits if split is not None)
-
-
 def _count_records(name: str, columns: list[str]) -> Callable[[Path], int]:
     return lambda root: sum(1 for _ in read_records(data_path(root, name), columns, bad=BadRows()))
 
@@ -124,14 +130,14 @@ PARTS = {
             ("transfer",),
             tuple(f"{SENTEVAL}/{file}" for file in ROWS),
             sum(ROWS.values()),
-            lambda root: _count_examples(load_transfer_tasks(root, TRANSFER_TASKS)),
+            lambda root: resolve_name(f"{CLASSIFICATION}:count_transfer")(root),
         ),
         Part(
             "probing",
             ("probing",),
             tuple(f"{SENTEVAL}/probing/{file}.txt" for file in PROBING_TASKS.values()),
             120_000 * len(PROBING_TASKS),
-            lambda root: _count_examples(load_probing_tasks(root)),
+            lambda root: resolve_name(f"{CLASSIFICATION}:count_probing")(root),
             at_least=True,
         ),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,15 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedModel
 
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.models.compute.lora import fuse
-from sts_lightning.models.encoding import Base
-from sts_lightning.models.loading.backbone import Loaded, check_vocabulary, load_backbone
 from sts_lightning.models.loading.checks import check_weights, read_weights
-from sts_lightning.models.loading.hub import SETTINGS, WEIGHTS, ModelFiles
-from sts_lightning.models.loading.own_file import base_of, read_own
+from sts_lightning.models.loading.hub import SETTINGS, WEIGHTS
 from sts_lightning.models.loading.quantization import dequantized
 
 if TYPE_CHECKING:  # peft takes seconds to import, and few runs have an adapter
@@ -163,48 +159,6 @@ def load_adapter(whole: Any, folder: Path) -> None:
     allowed = get_peft_model_state_dict(whole, save_embedding_layers=True)
     check_weights(allowed, weights, str(path), required, "model.name")
     set_peft_model_state_dict(whole, weights)
-
-
-def load_merged(adapter: Base, folder: Path, trust_remote_code: bool, device: str | None) -> Loaded:
-    """Load the base of an adapter, with the adapter merged into it.
-
-    The adapter of a run whose base was quantised is merged into the dequantised values that it was trained
-    with, as the export format ``merged`` does.
-
-    Args:
-        adapter: The adapter, and how it is loaded; its quantisation must be ``none``.
-        folder: Its folder.
-        trust_remote_code: Whether to run code that comes with the base.
-        device: Device that quantised weights of the base are loaded to.
-
-    Raises:
-        ValueError: The adapter does not fit the base.
-        ConfigError: The adapter cannot be merged, is to be quantised, or its base cannot be loaded.
-        CheckpointError: The adapter's files are broken, or do not fit the base.
-    """
-    if adapter.quantization != "none":
-        raise ConfigError(
-            f"model.quantization={adapter.quantization} with the adapter {adapter.name}: it is merged "
-            "when it is loaded, and the result is not quantised.",
-            key="model.quantization",
-            hint="Set it to none, or export the run with --format merged and name that folder.",
-        )
-    settings, files = adapter_settings(folder), ModelFiles(str(folder))
-    own = read_own(files)
-    base = replace(base_of(files, own), dtype=adapter.dtype, config=adapter.config)
-    backbone, tokenizer = load_backbone(base, trust_remote_code, device)
-    floats = ((key, value) for key, value in backbone.named_parameters() if value.is_floating_point())
-    # Quantised weights are not among them: they train once they are dequantised.
-    frozen = {key for key, value in floats if not value.requires_grad}
-    whole = add_adapter(backbone, settings)
-    load_adapter(whole, folder)
-    backbone = merge(whole)
-    for key, value in backbone.named_parameters():  # the library freezes the base
-        value.requires_grad_(key not in frozen)
-    if own is None and (folder / "tokenizer_config.json").is_file():
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        check_vocabulary(tokenizer, backbone, str(folder))
-    return backbone, tokenizer
 
 
 def merge(whole: PeftModel) -> PreTrainedModel:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pickle import UnpicklingError
@@ -33,6 +34,7 @@ from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoding import Base
 from sts_lightning.models.loading.checks import check_finite
 from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles, find, find_adapter
+from sts_lightning.models.loading.own_file import base_of, read_own
 from sts_lightning.models.loading.quantization import is_quantized, quantization_config
 from sts_lightning.models.text.template import BARE, set_post_processor
 
@@ -62,10 +64,10 @@ Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 def load_backbone(base: Base, trust_remote_code: bool = False, device: str | None = None) -> Loaded:
     """Load a backbone, without pooling layer or language-model head, and its tokenizer.
 
-    Of an encoder-decoder only the encoder is loaded; of an adapter its base, with the adapter merged into
-    it. A packaged copy, if one is installed, takes precedence
-    over the model hub (see `COPIES`). A model without safetensors files is read from ``pytorch_model.bin`` or
-    its parts: plain tensors only, no code of a pickle is run.
+    Of an encoder-decoder only the encoder is loaded; of an adapter its base, with the adapter merged into it.
+    A packaged copy, if one is installed, takes precedence over the model hub (see `COPIES`). A model without
+    safetensors files is read from ``pytorch_model.bin`` or its parts: plain tensors only, no code of a pickle
+    is run.
 
     Args:
         base: The model, and how it is loaded.
@@ -83,8 +85,6 @@ def load_backbone(base: Base, trust_remote_code: bool = False, device: str | Non
     assert base.name is not None
     name, settings, quantized = base.name, dict(base.config), dict[str, Any]()
     if (folder := find_adapter(name)) is not None:
-        from sts_lightning.models.loading.adapters import load_merged  # peft is slow
-
         return load_merged(base, folder, trust_remote_code, device)
     if base.quantization != "none":
         place = device or (local_gpu() if torch.cuda.is_available() else "cpu")
@@ -161,6 +161,50 @@ Loader = Callable[[Base, bool, str | None], Loaded]
 """Function with the arguments of `load_backbone`; a plan has one that reads no weights."""
 
 
+def load_merged(adapter: Base, folder: Path, trust_remote_code: bool, device: str | None) -> Loaded:
+    """Load the base of an adapter, with the adapter merged into it.
+
+    The adapter of a run whose base was quantised is merged into the dequantised values that it was trained
+    with, as the export format ``merged`` does.
+
+    Args:
+        adapter: The adapter, and how it is loaded; its quantisation must be ``none``.
+        folder: Its folder.
+        trust_remote_code: Whether to run code that comes with the base.
+        device: Device that quantised weights of the base are loaded to.
+
+    Raises:
+        ValueError: The adapter does not fit the base.
+        ConfigError: The adapter cannot be merged, is to be quantised, or its base cannot be loaded.
+        CheckpointError: The adapter's files are broken, or do not fit the base.
+    """
+    if adapter.quantization != "none":
+        raise ConfigError(
+            f"model.quantization={adapter.quantization} with the adapter {adapter.name}: it is merged "
+            "when it is loaded, and the result is not quantised.",
+            key="model.quantization",
+            hint="Set it to none, or export the run with --format merged and name that folder.",
+        )
+    from sts_lightning.models.loading.adapters import adapter_settings, add_adapter, load_adapter, merge
+
+    settings, files = adapter_settings(folder), ModelFiles(str(folder))
+    own = read_own(files)
+    base = replace(base_of(files, own), dtype=adapter.dtype, config=adapter.config)
+    backbone, tokenizer = load_backbone(base, trust_remote_code, device)
+    floats = ((key, value) for key, value in backbone.named_parameters() if value.is_floating_point())
+    # Quantised weights are not among them: they train once they are dequantised.
+    frozen = {key for key, value in floats if not value.requires_grad}
+    whole = add_adapter(backbone, settings)
+    load_adapter(whole, folder)
+    backbone = merge(whole)
+    for key, value in backbone.named_parameters():  # the library freezes the base
+        value.requires_grad_(key not in frozen)
+    if own is None and (folder / "tokenizer_config.json").is_file():
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        check_vocabulary(tokenizer, backbone, str(folder))
+    return backbone, tokenizer
+
+
 def restrain_library() -> None:
     """Switch off the library's load report, which our checks replace, and its conversion of old formats.
 
@@ -193,8 +237,19 @@ def configure(
         for part in parts:
             if hasattr(part, key):
                 setattr(part, key, value)
-    if not trust_remote_code:  # now: a setting may name a kernel too
-        _forget_code(name, model_config)
+    if trust_remote_code:
+        return
+    for part in parts:  # its references to code are not used here, but an export would contain them
+        if hasattr(part, "auto_map"):
+            del part.auto_map
+    for key in ("_attn_implementation", "_experts_implementation"):  # now: a setting may name a kernel too
+        kernel = getattr(model_config, key, None)
+        if isinstance(kernel, str) and "/" in kernel:
+            raise ConfigError(
+                f"{name}: its config.json asks for the kernel {kernel}, which is code; allow it "
+                "with model.trust_remote_code=true, or remove the entry.",
+                key="model.name",
+            )
 
 
 def text_config(config: PreTrainedConfig) -> PreTrainedConfig:
@@ -225,27 +280,6 @@ def never_repack(model: nn.Module) -> None:
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
             module.support_avx512bf16_for_cpu = False  # type: ignore[assignment]
-
-
-def _forget_code(name: str, config: PreTrainedConfig) -> None:
-    """Drop references to code from a model's configuration.
-
-    They are not used here, but an export would contain them, and trust_remote_code would then run them.
-
-    Raises:
-        ConfigError: The configuration asks for a kernel from the model hub.
-    """
-    for part in {id(part): part for part in (config, text_config(config))}.values():
-        if hasattr(part, "auto_map"):
-            del part.auto_map
-    for key in ("_attn_implementation", "_experts_implementation"):
-        kernel = getattr(config, key, None)
-        if isinstance(kernel, str) and "/" in kernel:
-            raise ConfigError(
-                f"{name}: its config.json asks for the kernel {kernel}, which is code; allow it "
-                "with model.trust_remote_code=true, or remove the entry.",
-                key="model.name",
-            )
 
 
 def explain(name: str, error: Exception) -> ConfigError | CheckpointError:
@@ -324,7 +358,12 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedMod
     Raises:
         CheckpointError: A plain sentence has no known token, or the embedding table has no row for a token.
     """
-    if not _knows_words(tokenizer):
+    try:
+        ids = set(tokenizer(PLAIN_SENTENCE, add_special_tokens=False)["input_ids"])
+    except Exception:  # an empty vocabulary may lack even the token for unknown words
+        ids = set()
+    known = tokenizer.convert_ids_to_tokens(list(ids - {tokenizer.unk_token_id, *tokenizer.all_special_ids}))
+    if not any(character.isalpha() for token in known for character in token):
         raise CheckpointError(
             f"{name}: the tokenizer knows no word of {PLAIN_SENTENCE!r}. Put the model's tokenizer files "
             "beside config.json: tokenizer.json, or the vocabulary (vocab.txt; vocab.json and merges.txt; "
@@ -342,16 +381,6 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedMod
         )
 
 
-def _knows_words(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Return whether a plain sentence has a token with a letter that is neither unknown nor special."""
-    try:
-        ids = set(tokenizer(PLAIN_SENTENCE, add_special_tokens=False)["input_ids"])
-    except Exception:  # an empty vocabulary may lack even the token for unknown words
-        return False
-    known = ids - {tokenizer.unk_token_id, *tokenizer.all_special_ids}
-    return any(character.isalpha() for token in known for character in tokenizer.convert_ids_to_tokens(token))
-
-
 def is_causal(backbone: PreTrainedModel) -> bool:
     """Return whether the model is causal: no token attends to later tokens."""
     flags = causal_flags(backbone)
@@ -367,28 +396,6 @@ def causal_flags(backbone: PreTrainedModel) -> list[bool]:
         return [False]
     flags = [module.__dict__.get("is_causal") for module in backbone.modules()]
     return [flag for flag in flags if isinstance(flag, bool)]
-
-
-SEED = 0
-"""Seed of the weights, the same in all processes and in a resumed run."""
-
-
-def random_weights(backbone: PreTrainedModel) -> PreTrainedModel:
-    """Build a model like another one, with the random weights that its pre-training would start from.
-
-    The global random state is left unchanged.
-
-    Args:
-        backbone: Model without adapter, whose weights are left unchanged.
-    """
-    device = "meta" if backbone.device.type == "meta" else "cpu"
-    with torch.random.fork_rng(devices=[]), torch.device(device):
-        torch.default_generator.manual_seed(SEED)
-        fresh: Any = type(backbone)(backbone.config)
-    if getattr(backbone, "pooler", fresh) is None:  # BERT's class adds one by default
-        fresh.pooler = None
-    assert isinstance(fresh, PreTrainedModel)
-    return fresh
 
 
 def plain(backbone: nn.Module) -> PreTrainedModel:

@@ -27,7 +27,7 @@ from huggingface_hub.errors import (
 )
 
 from sts_lightning.core.errors import CheckpointError, ConfigError
-from sts_lightning.core.files import read_json
+from sts_lightning.core.files import as_type, read_json
 
 COPIES = {
     "sentence-transformers/all-MiniLM-L6-v2": (
@@ -87,7 +87,7 @@ def find(name: str) -> tuple[str, dict[str, Any]]:
     return source, {"revision": revision or "main"} | cached
 
 
-_Json = TypeVar("_Json", list[Any], dict[str, Any])
+_Json = TypeVar("_Json", bound=list[Any] | dict[str, Any])
 
 
 class ModelFiles:
@@ -137,20 +137,18 @@ class ModelFiles:
             ) from error
 
     def json(self, relative: str, expected: type[_Json]) -> _Json:
-        """Return a JSON file that holds a list or a mapping; an absent file is an empty one.
+        """Return the content of a JSON file as a list or a mapping (see `as_type`); empty for an absent file.
 
         Raises:
-            CheckpointError: The file is broken, or empty.
+            CheckpointError: The file is broken, or holds something else.
         """
         path = self.path(relative)
         if path is None:
             return expected()
         try:
-            content = read_json(path)
+            content: _Json = as_type(read_json(path), expected)
         except (ValueError, OSError) as error:
             raise CheckpointError(f"{path} cannot be read: {error}", key="model.name") from error
-        if not content or not isinstance(content, expected):
-            raise CheckpointError(f"{path} does not hold a filled {expected.__name__}.", key="model.name")
         return content
 
 

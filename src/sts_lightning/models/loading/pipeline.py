@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 from sts_lightning.core.choices import DtypeName, Precision, Quantization, Role
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
@@ -28,7 +29,7 @@ from sts_lightning.models.loading.backbone import (
     is_causal,
     load_backbone,
 )
-from sts_lightning.models.loading.checks import check_weights, read_weights
+from sts_lightning.models.loading.checks import copy_weights, read_weights
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles, find_adapter
 from sts_lightning.models.loading.own_file import TRAINING, base_of, read_own, read_training
 from sts_lightning.models.pooling import Pooling
@@ -117,6 +118,13 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 
 ENCODERS = ("longt5", "switch_transformers")
 """Types of encoder-decoders, besides T5's, of which sentence-transformers runs the encoder too."""
+
+
+class Module(TypedDict):
+    """Entry of modules.json: the class of a module, and its folder."""
+
+    type: str
+    path: str
 
 
 @dataclass(frozen=True)
@@ -264,8 +272,7 @@ def read_model(
         if folder is not None:
             load_adapter(encoder.backbone, folder)
     if own.encoding.projection not in ("none", "always") and (layers := read_training(files, "projector.")):
-        check_weights(encoder.projector.state_dict(), layers, f"{name}: {TRAINING}")
-        encoder.projector.load_state_dict(layers)
+        copy_weights(layers, encoder.projector, f"{name}: {TRAINING}")
     return encoder, own.precision
 
 
@@ -293,7 +300,15 @@ def _stated(
             key="model.prompt_name",
         )
     if stated.get("template") is None:
-        stated["template"] = _prompt(pipeline, prompt_name)
+        chosen = pipeline.default_prompt if prompt_name is None else prompt_name
+        if chosen is not None and chosen not in pipeline.prompts:
+            known = ", ".join(sorted(pipeline.prompts)) or "none"
+            raise ConfigError(
+                f"model.prompt_name={chosen} is not among the prompts of {pipeline.source} ({known}).",
+                key="model.prompt_name",
+            )
+        prompt = None if chosen is None else pipeline.prompts[chosen]
+        stated["template"] = prompt + SLOT if prompt else None
     default = stated["template"]
     roles: dict[str, str] = {role: text for role in get_args(Role) if (text := stated.get(role)) is not None}
     roles = roles or _prompts_by_role(pipeline.prompts)
@@ -335,11 +350,7 @@ def _read(files: ModelFiles) -> Pipeline:
     if Path(files.source).is_dir() and not Path(files.name).is_dir():
         # The packaged copy, all-MiniLM-L6-v2.
         return Pipeline(f"{files.name} (the packaged copy)", {"normalize": True, "row_limit": 256})
-    entries, own = files.json("modules.json", list), read_own(files)
-    try:
-        modules = [(str(entry["type"]), str(entry["path"])) for entry in entries]
-    except (TypeError, KeyError) as error:
-        raise CheckpointError(f"{files.name}: modules.json is broken.", key="model.name") from error
+    modules, own = files.json("modules.json", list[Module]), read_own(files)
     if own is not None and files.path("model.onnx") is not None:
         raise ConfigError(
             f"{files.name} is a graph, which onnxruntime reads; load the run or another export of it.",
@@ -366,7 +377,7 @@ def _read(files: ModelFiles) -> Pipeline:
 
 def read_projector(files: ModelFiles) -> nn.Sequential | None:
     """Return the dense layers of a model folder; None if it has none."""
-    return _projector(files, [(entry["type"], entry["path"]) for entry in files.json("modules.json", list)])
+    return _projector(files, files.json("modules.json", list[Module]))
 
 
 def _at(folder: str, file: str) -> str:
@@ -384,13 +395,14 @@ def _settings(files: ModelFiles, file: str, kind: str) -> dict[str, Any]:
     return settings
 
 
-def _of_sentence_transformers(files: ModelFiles, modules: Sequence[tuple[str, str]]) -> Pipeline:
-    """Read a folder of sentence-transformers, given the class and the folder of each module."""
-    names = "".join(f"{name.rpartition('.')[2]}," for name, _ in modules)
-    library = all(name.startswith("sentence_transformers.") for name, _ in modules)
+def _of_sentence_transformers(files: ModelFiles, modules: Sequence[Module]) -> Pipeline:
+    """Read a folder of sentence-transformers."""
+    names = "".join(f"{module['type'].rpartition('.')[2]}," for module in modules)
+    library = all(module["type"].startswith("sentence_transformers.") for module in modules)
     if not library or not re.fullmatch(ORDER, names):
-        raise _reject(files.name, f"the modules {', '.join(f'{name} in {path!r}' for name, path in modules)}")
-    folders = [("" if path == "." else path) for _, path in modules]
+        listed = ", ".join(f"{module['type']} in {module['path']!r}" for module in modules)
+        raise _reject(files.name, f"the modules {listed}")
+    folders = ["" if module["path"] == "." else module["path"] for module in modules]
     model = _settings(files, "config_sentence_transformers.json", "SentenceTransformer")
     normalize = names.endswith("Normalize,")
     if normalize and folders[-1]:  # some files name the folder that has the transformer's settings
@@ -437,10 +449,10 @@ def _of_sentence_transformers(files: ModelFiles, modules: Sequence[tuple[str, st
     )
 
 
-def _projector(files: ModelFiles, modules: Sequence[tuple[str, str]]) -> nn.Sequential | None:
+def _projector(files: ModelFiles, modules: Sequence[Module]) -> nn.Sequential | None:
     """Return the dense layers among modules with their activations; None if there are none."""
     layers: list[nn.Module] = []
-    for folder in [path for name, path in modules if name.endswith(".Dense")]:
+    for folder in [module["path"] for module in modules if module["type"].endswith(".Dense")]:
         settings = _settings(files, _at(folder, "config.json"), "Dense")
         path = settings.get("activation_function", "torch.nn.Tanh")
         activation = ACTIVATIONS.get(path.rpartition(".")[2])
@@ -503,21 +515,6 @@ def _check_transformer(
     types = tokenizer(text).get("token_type_ids") or ()
     if any(types) and "token_type_ids" in inspect.signature(backbone.forward).parameters:
         raise _reject(name, "a tokenizer with token types of several kinds")
-
-
-def _prompt(pipeline: Pipeline, prompt_name: str | None) -> str | None:
-    """Return the template of a prompt, by default of the default one; None if there is none."""
-    chosen = pipeline.default_prompt if prompt_name is None else prompt_name
-    if chosen is None:
-        return None
-    if chosen not in pipeline.prompts:
-        known = ", ".join(sorted(pipeline.prompts)) or "none"
-        raise ConfigError(
-            f"model.prompt_name={chosen} is not among the prompts of {pipeline.source} ({known}).",
-            key="model.prompt_name",
-        )
-    text = pipeline.prompts[chosen]
-    return text + SLOT if text else None
 
 
 ROLE_NAMES: dict[Role, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage")}

@@ -65,8 +65,8 @@ def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
     backbone = backbone.dequantize()
     # The library cannot turn round how it read quantised tensors of a file, and would try when it writes.
     conversions: Any = getattr(backbone, "_weight_conversions", None) or []
-    kept: Any = [each for each in conversions if not _of_bitsandbytes(each)]
-    backbone._weight_conversions = kept or None
+    kept: Any = [each for each in conversions if not _of_bitsandbytes(each)] or None
+    backbone._weight_conversions = kept
     for name in turned:
         linear: Any = backbone.get_submodule(name)
         layer = Conv1D(linear.out_features, linear.in_features)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from sts_lightning.models.compute.gradient_cache import recomputed
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading.backbone import random_weights
+from sts_lightning.papers.auxiliary.random_weights import random_weights
 from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
 
 MASKS = 0x4D41534B
@@ -63,6 +63,7 @@ class MaskedLanguageModel(AuxiliaryModel):
     """
 
     provides = "masked_lm"
+    above = "upper"
     extra_views = 1
     special: Tensor
     lower: Any

@@ -56,10 +56,15 @@ class AuxiliaryModel(nn.Module, ABC):
         provides: Name of the argument of the loss.
         extra_views: Number of further embeddings with gradient for each example; the search for a micro batch
             reserves memory for them.
+        frozen_copy: Sub-module that is a copy of the encoder without gradients; checkpoints have its
+            counterparts of the weights that train, and its others equal the encoder's.
+        above: Sub-module above the encoder, whose layers are not counted with the encoder's.
     """
 
     provides: str
     extra_views: int = 0
+    frozen_copy: str | None = None
+    above: str | None = None
 
     def connect(self, encoder: SentenceEncoder) -> None:
         """Create what depends on the encoder, before training; its weights are those at the start.
