@@ -65,9 +65,9 @@ def curves(name: str) -> Curves | None:
     loss: Loss = build("loss", node, Loss, {"dimension": 3 * BATCH + 1, "top_label": TOP_SCORE}).double()
     if isinstance(loss, SiameseRegressionLoss):
         return _of_predictions(loss)
-    if loss.requires or any(True for _ in loss.parameters()):
+    if loss.needs.required_inputs or any(True for _ in loss.parameters()):
         return None
-    return _of_scores(loss) if "score" in loss.labels else _of_positives(loss)
+    return _of_scores(loss) if "score" in loss.needs.labels else _of_positives(loss)
 
 
 def _of_predictions(loss: SiameseRegressionLoss) -> Curves:
@@ -109,13 +109,13 @@ def _of_positives(loss: Loss) -> Curves:
         rows = []
         for own in x:
             cosines[0] = own
-            rows.append(loss(_views(cosines, negative, max(loss.views)), None))
+            rows.append(loss(_views(cosines, negative, max(loss.needs.views)), None))
         values[f"negatives {negative:g}"] = torch.stack(rows).detach().numpy()
     caption = (
         f"Loss of a batch of {BATCH} examples by the cosine of one anchor and its positive, for three "
         "cosines of sentences of different examples. The other positives have 0.7."
     )
-    if max(loss.views) > 2:
+    if max(loss.needs.views) > 2:
         caption += f" Hard negatives have {HARD_NEGATIVE:g}, or that cosine if it is higher."
     return Curves(x, "cosine of anchor and positive", values, caption)
 

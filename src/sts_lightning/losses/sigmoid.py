@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.core.choices import LabelKind
-from sts_lightning.losses.base import Loss, check, cosine_matrix, positive, repeats
+from sts_lightning.losses.base import Loss, Needs, check, cosine_matrix, positive, repeats
 
 
 class SigmoidLoss(Loss):
@@ -38,10 +37,7 @@ class SigmoidLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16))
     """
 
-    views: tuple[int, ...] = (2, 3)
-    more_views = True
-    labels: tuple[LabelKind, ...] = ("none",)
-    takes = ("sentence_ids",)
+    needs = Needs(views=(2, 3), more_views=True, labels=("none",), optional_inputs=("sentence_ids",))
 
     def __init__(self, scale: float = 10.0, bias: float = -4.1, mask_repeats: bool = True) -> None:
         super().__init__()

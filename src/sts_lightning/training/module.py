@@ -194,7 +194,7 @@ class STSModule(pl.LightningModule):
     def read_batch(self, batch: Batch[TokenizedBatch]) -> dict[str, Any]:
         """Return the arguments that the loss takes from the batch, besides labels."""
         known = {"sentence_ids": batch.sentence_ids, "part": batch.part}
-        return {name: known[name] for name in self.loss.takes if known.get(name) is not None}
+        return {name: value for name, value in self.loss.needs.select(known).items() if value is not None}
 
     def step_of(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Step:
         """Run the encoder, and return what an auxiliary model may read."""
@@ -221,7 +221,7 @@ class STSModule(pl.LightningModule):
             step = self.step_of(batch, batch_idx)
             views = self._gather(self.encoder.project(step.pooled), batch)
             taking = self.loss.parts[batch.part] if isinstance(self.loss, JointLoss) else self.loss
-            if self.auxiliary.provides in taking.takes:
+            if self.auxiliary.provides in taking.needs.inputs:
                 further[self.auxiliary.provides] = self.auxiliary(step)
         with torch.autocast(views.device.type, enabled=False):  # losses are computed in float32
             loss = self._loss(views, batch.labels, further)

@@ -183,7 +183,7 @@ def _has_unused_weights(parts: Parts) -> bool:
     """
     if parts.encoder.config.layer != -1:
         return True
-    return "part" in parts.loss.takes and (has_head(parts.loss) or parts.auxiliary is not None)
+    return "part" in parts.loss.needs.inputs and (has_head(parts.loss) or parts.auxiliary is not None)
 
 
 def _warn_of_seen_pairs(cfg: DictConfig) -> None:
@@ -331,7 +331,7 @@ def _warn_of_equal_labels(experiment: Experiment) -> None:
     """Warn of batches of the first epoch whose labels are all equal, where the loss compares them."""
     data, steps = experiment.data, experiment.steps.total_steps
     losses = losses_by_part(experiment.module.loss, data).items()
-    compared = {name: loss for name, loss in losses if loss.compares}
+    compared = {name: loss for name, loss in losses if loss.needs.different_labels}
     if not compared:
         return
     labels = np.asarray(values_of(data.train, "label"), dtype=np.float64)

@@ -57,7 +57,7 @@ def test_a_loss_stays_on_its_device(stem: str, settings: dict[str, Any], gpu: Em
         there = views.to(device).requires_grad_()
         more = further(loss, 9)
         more = {name: value if name == "part" else value.to(device) for name, value in more.items()}
-        if "sentence_ids" in loss.takes:
+        if "sentence_ids" in loss.needs.inputs:
             more["sentence_ids"] = (torch.arange(9) % 7).expand(len(views), 9).to(device)
         moved = None if labels is None else labels.to(device)
         gpu.recording = True

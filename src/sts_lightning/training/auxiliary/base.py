@@ -50,7 +50,7 @@ class AuxiliaryModel(nn.Module, ABC):
     """Base class of auxiliary models.
 
     The loss receives the tensor of an auxiliary model as the argument that the model names, and declares
-    which names it takes (`Loss.takes`) and cannot do without (`Loss.requires`).
+    which names it takes and which it cannot do without (`Loss.needs`).
 
     Attributes:
         provides: Name of the argument of the loss.
