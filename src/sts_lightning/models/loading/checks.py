@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from sts_lightning.core.errors import CheckpointError
 
@@ -58,6 +58,12 @@ def check_weights(
             f"or shape (for example {wrong[0]}).",
             key,
         )
+
+
+def copy_weights(weights: dict[str, Tensor], module: nn.Module, source: str) -> None:
+    """Load weights into a module; each name and shape has to be there (see `check_weights`)."""
+    check_weights(module.state_dict(), weights, source)
+    module.load_state_dict(weights)
 
 
 CHECKED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)

@@ -35,7 +35,7 @@ from sts_lightning.core.files import new_folder
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoding import Base, EncodingConfig
 from sts_lightning.models.loading.backbone import restrain_library
-from sts_lightning.models.loading.checks import check_weights
+from sts_lightning.models.loading.checks import copy_weights
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles
 from sts_lightning.models.loading.own_file import BASE, TRAINING, read_own, read_training
 from sts_lightning.models.pooling import Pooling, width
@@ -131,12 +131,12 @@ def load_weights(encoder: SentenceEncoder, folder: Path) -> dict[str, Tensor]:
             load_adapter(encoder.backbone, folder)
         elif not refers_to_base(encoder):
             stored, _ = read_model(str(folder), hasattr(encoder.plain_backbone.config, "auto_map"))
-            _copy(stored.plain_backbone.state_dict(), encoder.plain_backbone, folder)
+            copy_weights(stored.plain_backbone.state_dict(), encoder.plain_backbone, str(folder))
     if encoder.config.projection == "always":
         projector = read_projector(files)
-        _copy({} if projector is None else projector.state_dict(), encoder.projector, folder)
+        copy_weights({} if projector is None else projector.state_dict(), encoder.projector, str(folder))
     elif encoder.config.projection != "none":
-        _copy(read_training(files, "projector."), encoder.projector, folder)
+        copy_weights(read_training(files, "projector."), encoder.projector, str(folder))
     return read_training(files, "loss.")
 
 
@@ -144,11 +144,6 @@ def step_of(folder: Path) -> int | None:
     """Return the optimiser step of the weights in a model folder; None if it is not known."""
     own = read_own(ModelFiles(str(folder)))
     return None if own is None else own.step
-
-
-def _copy(weights: dict[str, Tensor], module: nn.Module, folder: Path) -> None:
-    check_weights(module.state_dict(), weights, str(folder))
-    module.load_state_dict(weights)
 
 
 def check_writable(encoder: SentenceEncoder) -> None:

@@ -111,7 +111,8 @@ def base_of(files: ModelFiles, own: Own | None) -> Base:
     """Return the base that a model folder names but does not hold.
 
     Raises:
-        CheckpointError: The folder names none, or an absolute path that does not exist.
+        CheckpointError: The folder names none.
+        ConfigError: It is an absolute path that does not exist.
     """
     base, inside = Base() if own is None else own.base, Path(files.source) / BASE
     name = base.name or adapter_base(files)

@@ -29,7 +29,7 @@ from sts_lightning.models.loading.backbone import (
     is_causal,
     load_backbone,
 )
-from sts_lightning.models.loading.checks import check_weights, read_weights
+from sts_lightning.models.loading.checks import copy_weights, read_weights
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles, find_adapter
 from sts_lightning.models.loading.own_file import TRAINING, base_of, read_own, read_training
 from sts_lightning.models.pooling import Pooling
@@ -272,8 +272,7 @@ def read_model(
         if folder is not None:
             load_adapter(encoder.backbone, folder)
     if own.encoding.projection not in ("none", "always") and (layers := read_training(files, "projector.")):
-        check_weights(encoder.projector.state_dict(), layers, f"{name}: {TRAINING}")
-        encoder.projector.load_state_dict(layers)
+        copy_weights(layers, encoder.projector, f"{name}: {TRAINING}")
     return encoder, own.precision
 
 
