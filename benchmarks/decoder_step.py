@@ -27,7 +27,7 @@ from transformers import MistralForCausalLM
 from sts_lightning.losses.base import Loss
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.pearson import PearsonLoss
-from sts_lightning.models.compute.inference import is_out_of_memory
+from sts_lightning.models.compute.budget import is_out_of_memory
 from sts_lightning.testing.tiny_decoders import byte_tokenizer
 from sts_lightning.training.micro_batch_search import find_micro_batch
 

@@ -22,16 +22,16 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, masking_utils
 
 from sts_lightning.core.choices import DtypeName, Frozen, Precision, Quantization, Role, TextEdit
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.hardware import encoding_chunk_tokens
 from sts_lightning.core.processes import Shard
+from sts_lightning.models.compute.budget import TokenBudget
 from sts_lightning.models.compute.gradient_cache import recomputed
 from sts_lightning.models.compute.inference import (
     SLICE,
-    Halving,
     embed_chunks,
     evaluation_mode,
     to_device,
     to_host,
-    usual_chunk_tokens,
 )
 from sts_lightning.models.encoding import Base, EncodingConfig, takes_settings
 from sts_lightning.models.loading.backbone import (
@@ -328,7 +328,7 @@ class SentenceEncoder(nn.Module):
         """Embed tokenised sentences: chunk by chunk through the backbone and the pooling, then `project`.
 
         The vectors of the chunks are put back in order, so that the result and the gradient are those of one
-        padded block. In evaluation, chunks are halved where memory runs out.
+        padded block. In evaluation, chunks become smaller where memory runs out.
 
         Args:
             rows: Tokenised sentences.
@@ -351,7 +351,8 @@ class SentenceEncoder(nn.Module):
             inputs = zip(runs, rows.chunks, self._look_up(rows.chunks), strict=True)
             vectors = torch.cat([run(chunk, embedded) for run, chunk, embedded in inputs])
         else:
-            vectors = torch.cat(list(map(Halving(self.embed_chunk), rows.chunks)))
+            within = partial(TokenBudget().embed, self.embed_chunk)
+            vectors = torch.cat(list(map(within, rows.chunks)))
         vectors = rows.arrange(vectors)
         return self.project(vectors) if project else vectors
 
@@ -501,7 +502,7 @@ class SentenceEncoder(nn.Module):
             raise ValueError(f"dim must lie between 1 and {self.dimension}, the size of a vector, got {dim}.")
         if not sentences:
             return np.zeros((0, dim or self.dimension), dtype=np.float32)
-        chunk_tokens = chunk_tokens or usual_chunk_tokens(self.device.type)
+        chunk_tokens = chunk_tokens or encoding_chunk_tokens(self.device.type)
         if progress is None:
             many = sum(map(len, sentences)) >= MANY_CHUNKS * chunk_tokens * CHARACTERS
             progress = many and Console().is_terminal
@@ -542,7 +543,7 @@ class SentenceEncoder(nn.Module):
             vectors = self.embed_chunk(chunk, prefix=prefix)
             return vectors - bare[chunk["baseline"]] if "baseline" in chunk else vectors
 
-        embed_or_halve = Halving(embed)
+        within = partial(TokenBudget().embed, embed)
         # Reading inner layers registers hooks in the modules, which is not safe in threads.
         threaded = self.device.type == "cpu" and not self._reads_inner_layers
         # The texts of a slice have similar lengths, so that chunks are as dense as if all were tokenised at
@@ -563,12 +564,12 @@ class SentenceEncoder(nn.Module):
             if batch.baseline is not None:  # the bare templates are the last chunk
                 *chunks, last = chunks
                 *places, _ = places
-                bare = embed_or_halve(last)
+                bare = within(last)
                 chunks = [
                     chunk | {"baseline": batch.baseline[place]}
                     for chunk, place in zip(chunks, places, strict=True)
                 ]
-            embedded = embed_chunks(embed_or_halve, chunks, threaded)
+            embedded = embed_chunks(within, chunks, threaded)
             for place, pooled in zip(places, embedded, strict=True):
                 vectors = self.project(pooled)[:, :dim]
                 if normalize or (self.config.normalize and dim is not None):

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from sts_lightning.core.errors import CheckpointError, ConfigError
-from sts_lightning.models.compute.inference import is_out_of_memory
+from sts_lightning.models.compute.budget import is_out_of_memory
 from sts_lightning.models.compute.lora import fuse
 from sts_lightning.models.loading.checks import check_finite
 from sts_lightning.models.loading.hub import SETTINGS, WEIGHTS
