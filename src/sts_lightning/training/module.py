@@ -147,7 +147,9 @@ class STSModule(pl.LightningModule):
         """Prepare auxiliary models, the agreement of processes, and the count of memory."""
         if self.auxiliary is not None:
             self.auxiliary.place(self.device)
-        if Shard.current().world_size > 1:  # of the hosts: an agreement does not wait for what the GPUs compute
+        if (
+            Shard.current().world_size > 1
+        ):  # of the hosts: an agreement does not wait for what the GPUs compute
             self._group = distributed.new_group(backend="gloo")
         self.steps_peak = 0  # an evaluation before the first step has set it
         if self.device.type == "cuda":  # on other devices a call would start CUDA, where there is a card
@@ -296,8 +298,10 @@ class STSModule(pl.LightningModule):
                 except (RuntimeError, MemoryError) as error:
                     if not is_out_of_memory(error):
                         raise
-                    known = isinstance(error, ShortageElsewhere)
-                    tokens = error.tokens if known else self._least(self._smaller())  # type: ignore[attr-defined]
+                    if isinstance(error, ShortageElsewhere):
+                        tokens = error.tokens
+                    else:
+                        tokens = self._least(self._smaller())
                     if tokens == 0:
                         raise
                 # Only here, after the exception, nothing refers to the activations any more.
