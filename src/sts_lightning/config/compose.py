@@ -29,10 +29,10 @@ from yaml import YAMLError
 
 from sts_lightning.config.check import (
     TWO_RUNS,
+    format_value,
     nodes,
     path_override,
     reject,
-    shown,
     suggest,
     together,
     unknown_key,
@@ -266,7 +266,7 @@ def _wrong_choices(override: Override) -> Iterator[ConfigError]:
         names = value if group in LISTS and isinstance(value, list) else [value]
         for name in names:
             if name not in choices:
-                typed = shown(name)
+                typed = format_value(name)
                 listed = f"There are: {', '.join(choices)}.{ANY_MODEL if group == 'model' else ''}"
                 answer = GONE.get(f"{group}={typed}") or _suggest_choice(group, typed)
                 hint = answer or suggest(typed, choices) or listed

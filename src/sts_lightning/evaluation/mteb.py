@@ -11,10 +11,9 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from sts_lightning.core.errors import ConfigError, DataError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.evaluation.encoding import Encoder, encode_distinct
-from sts_lightning.evaluation.statistics import pair_cosines
-from sts_lightning.papers.alignment import unit_rows
+from sts_lightning.evaluation.statistics import pair_cosines, unit_rows
 
 
 class MTEBScore(TypedDict):
@@ -89,9 +88,6 @@ def evaluate_mteb(encoder: Encoder, tasks: Sequence[Any], folder: Path) -> MTEBR
         encoder: Encoder to evaluate.
         tasks: Tasks from `find_mteb_tasks`.
         folder: Folder of the result files.
-
-    Raises:
-        DataError: A task's data could not be loaded.
     """
     import mteb
 
@@ -99,15 +95,6 @@ def evaluate_mteb(encoder: Encoder, tasks: Sequence[Any], folder: Path) -> MTEBR
     results: dict[str, MTEBScore] = {}
     for task in tasks:
         name = task.metadata.name
-        if not task.data_loaded:
-            try:
-                task.load_data()
-            except (OSError, ValueError, RuntimeError) as error:  # what datasets and the hub client raise
-                reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
-                raise DataError(
-                    f"MTEB's {name} could not be loaded ({reason}). It is read from the model hub, or "
-                    "from the hub's cache on this machine."
-                ) from error
         # Without MTEB's cache, which would return an earlier result: all encoders have the same name there.
         (result,) = mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results
         folder.mkdir(parents=True, exist_ok=True)
@@ -149,7 +136,8 @@ class MTEBEncoder:
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
         """Cosines of all pairs, (N, D), (M, D) -> (N, M)."""
-        first, second = (unit_rows(np.atleast_2d(vectors)) for vectors in (embeddings1, embeddings2))
+        both = (np.atleast_2d(np.asarray(each, dtype=np.float64)) for each in (embeddings1, embeddings2))
+        first, second = map(unit_rows, both)
         cosines: np.ndarray = first @ second.T
         return cosines
 

@@ -32,7 +32,7 @@ from sts_lightning.losses.joint import JointLoss
 from sts_lightning.models.compute.budget import TokenBudget, is_out_of_memory
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.checks import check_weights
-from sts_lightning.models.text.tokenizer import TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.runs.predictions import OfTask
 from sts_lightning.training.callbacks.progress import random_states, restore_random_states
 from sts_lightning.training.gather import gather_examples
@@ -497,14 +497,11 @@ class STSModule(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # overloads
-        """Return trainable parameters, buffers, the weights in `extra_saved` and those of a momentum copy.
-
-        Of the copy, which has no gradient, these are the counterparts of the trainable ones; its others are
-        those of the encoder.
-        """
+        """Return trainable parameters, buffers, `extra_saved`, and their copies (`frozen_copy`)."""
         trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
         buffers = {name for name, _ in self.named_buffers()}
-        copies = {f"auxiliary.encoder_copy.{name.removeprefix('encoder.')}" for name in trained}
+        copy = None if self.auxiliary is None else self.auxiliary.frozen_copy
+        copies = {f"auxiliary.{copy}.{name.removeprefix('encoder.')}" for name in trained} if copy else set()
         stored = trained | buffers | copies | self.extra_saved
         whole: dict[str, Any] = super().state_dict(*args, **kwargs)
         prefix = kwargs.get("prefix", "")  # of a module around this one, whose other values stay

@@ -220,12 +220,10 @@ def _regularizer(parts: Parts) -> Iterator[ConfigError]:
     if fewest < regularizer.least_views:
         text = f"{type(regularizer).__name__} reads {regularizer.least_views} views with these settings"
         yield ConfigError(f"regularizer: {text}, and this data gives {fewest}.", key="regularizer")
-    if regularizer.needs_phases:
-        from sts_lightning.papers.rank_monitor import RankMonitor  # of few runs
-
-        if not any(isinstance(callback, RankMonitor) for callback in parts.callbacks):
-            text = "regularizer.phase1 and phase2 differ, so the switch has to be found"
-            yield ConfigError(f"{text}: add callbacks=rank_monitor.", key="regularizer")
+    switched = any(getattr(callback, "switches_phases", False) for callback in parts.callbacks)
+    if regularizer.needs_phases and not switched:
+        text = "regularizer.phase1 and phase2 differ, so the switch has to be found"
+        yield ConfigError(f"{text}: add callbacks=rank_monitor.", key="regularizer")
 
 
 def _auxiliary(parts: Parts) -> Iterator[ConfigError]:

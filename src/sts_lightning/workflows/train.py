@@ -38,7 +38,8 @@ from sts_lightning.core.processes import is_first_process
 from sts_lightning.data.tables import PART, values_of
 from sts_lightning.data.tasks import texts_in
 from sts_lightning.evaluation.dev_scores import monitor_of
-from sts_lightning.evaluation.score import Scores, report_truncation, score
+from sts_lightning.evaluation.score import Scores, score_data
+from sts_lightning.evaluation.unseen_text import report_truncation
 from sts_lightning.models.compute.budget import is_out_of_memory
 from sts_lightning.models.loading.opt import NOT_REPEATABLE
 from sts_lightning.runs.folder import RunFolder
@@ -218,7 +219,7 @@ def fit(experiment: Experiment) -> tuple[Scores | None, dict[str, int]]:
     untuned: Scores | None = None
     if experiment.first and (evaluation.untuned or data.keep_general):
         # Of a resumed run, before its weights are loaded; in the report's precision.
-        untuned = score(copy.deepcopy(module.encoder).to(trainer.strategy.root_device), data, evaluation)
+        untuned = score_data(copy.deepcopy(module.encoder).to(trainer.strategy.root_device), data, evaluation)
     if made is not None:
         _continue_loggers(experiment.loggers, run, made)
         log.info("resuming after step %d", made)

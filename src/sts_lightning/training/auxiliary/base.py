@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.text.tokenizer import TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.training.gather import gather_examples
 
 
@@ -61,10 +61,15 @@ class AuxiliaryModel(nn.Module, ABC):
         provides: Name of the argument of the loss.
         extra_views: Number of further embeddings with gradient for each example, which a micro batch has to
             leave memory for.
+        frozen_copy: Sub-module that is a copy of the encoder without gradients; checkpoints have its
+            counterparts of the weights that train, and its others equal the encoder's.
+        above: Sub-module above the encoder, whose layers are not counted with the encoder's.
     """
 
     provides: str
     extra_views: int = 0
+    frozen_copy: str | None = None
+    above: str | None = None
 
     def connect(self, encoder: SentenceEncoder) -> None:
         """Create what depends on the encoder, before training; its weights are those at the start.
