@@ -206,7 +206,7 @@ def _details(experiment: Experiment, scores: Scores, seconds: float) -> dict[str
         "machine": dataclasses.asdict(experiment.machine),
         "processes": experiment.trainer.world_size,
         "micro_batch_size": experiment.module.micro_batch_size,
-        "micro_batch_tokens": experiment.module.micro_batch_tokens,
+        "micro_batch_tokens": experiment.module.budget.tokens,
         "start": None if start is None else start.settings().get("name"),
         "earlier": [] if start is None else start.costs(),
         "resumed": experiment.resumed,

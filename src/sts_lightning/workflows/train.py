@@ -40,7 +40,7 @@ from sts_lightning.data.tasks import texts_in
 from sts_lightning.evaluation.dev_scores import monitor_of
 from sts_lightning.evaluation.score import Scores, score_data
 from sts_lightning.evaluation.unseen_text import report_truncation
-from sts_lightning.models.compute.inference import is_out_of_memory
+from sts_lightning.models.compute.budget import is_out_of_memory
 from sts_lightning.models.loading.opt import NOT_REPEATABLE
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import peak_memory
@@ -49,7 +49,7 @@ from sts_lightning.training.assembly import Experiment, Parts, assemble, make_mo
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.callbacks.progress import RunClock
 from sts_lightning.training.callbacks.resume_checkpoint import stop_others
-from sts_lightning.training.micro_batch_search import REMEDY
+from sts_lightning.training.module import REMEDY
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import count_steps, make_trainer
 from sts_lightning.workflows.checks import (

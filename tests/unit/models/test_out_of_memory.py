@@ -18,7 +18,7 @@ from sts_lightning.data.tables import make_table
 from sts_lightning.evaluation.encoding import score_pairs
 from sts_lightning.evaluation.sts import evaluate_sts
 from sts_lightning.evaluation.suites import UnitVectors
-from sts_lightning.models.compute.inference import is_out_of_memory, shortage
+from sts_lightning.models.compute.budget import is_out_of_memory, shortage
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral
