@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from datasets import Dataset
 from omegaconf import DictConfig
 from scipy.stats import rankdata
 
@@ -16,7 +15,7 @@ from sts_lightning.core.choices import TextFound
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.readers.sts_sets import STSTask, tables_of
-from sts_lightning.data.tables import NEGATIVES, gold_of, pairs_of, values_of
+from sts_lightning.data.table import NEGATIVES, Table, gold_of
 from sts_lightning.data.tasks import rankings_of, scored_tasks
 from sts_lightning.evaluation.binary import best_thresholds, is_binary, score_binary
 from sts_lightning.evaluation.dev_scores import ranking_entry, score_dev
@@ -164,7 +163,7 @@ def find_disagreements(
     disagreements: list[Disagreement] = []
     for task in tasks:
         similarities, gold = of_pairs(found)[task.name]
-        pairs = [pair for table in task.subsets.values() for pair in pairs_of(table)]
+        pairs = [pair for table in task.subsets.values() for pair in table.pairs]
         places = [(rankdata(values) - 0.5) / len(values) for values in (gold, similarities)]
         distinct: dict[tuple[str, str], Disagreement] = {}
         for row in np.argsort(-np.abs(places[0] - places[1]), kind="stable"):
@@ -185,7 +184,7 @@ MANY_UNKNOWN = 0.1
 
 
 def report_truncation(
-    encoder: SentenceEncoder, evaluated: Sequence[Dataset], trained: Dataset | None = None
+    encoder: SentenceEncoder, evaluated: Sequence[Table], trained: Table | None = None
 ) -> None:
     """Log the shares of the texts that an encoder truncates, and of the tokens that it does not know."""
     parts = [("dev and test texts", evaluated, encoder.tokenizer.evaluation_length)]
@@ -194,10 +193,10 @@ def report_truncation(
     report_unseen(encoder, [(name, columns_of(tables), length) for name, tables, length in parts])
 
 
-def columns_of(tables: Sequence[Dataset]) -> list[Sequence[str | None]]:
+def columns_of(tables: Sequence[Table]) -> list[Sequence[str | None]]:
     """Return the columns of tables that hold sentences."""
-    columns = [table[name] for table in tables for name in table.column_names if name.startswith("sentence")]
-    lists = [values_of(table, NEGATIVES) for table in tables if NEGATIVES in table.column_names]
+    columns = [table[name] for table in tables for name in table.columns if name.startswith("sentence")]
+    lists = [table[NEGATIVES] for table in tables if NEGATIVES in table.columns]
     # Of joint data another part has None.
     return columns + [[text for listed in column for text in listed or ()] for column in lists]
 

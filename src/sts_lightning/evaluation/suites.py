@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
 from omegaconf import DictConfig
 
 from sts_lightning.core.choices import Classifier, SentEvalText, TextFound
@@ -17,7 +16,7 @@ from sts_lightning.core.errors import ConfigError, at_setting
 from sts_lightning.data.files import load_test_files
 from sts_lightning.data.readers.row_values import check_score_range
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask, load_sts_tasks, tables_of, text_found
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 from sts_lightning.data.tasks import Task, hashes_of, rankings_of, scored_tasks
 from sts_lightning.evaluation.deployed import score_deployed
 from sts_lightning.evaluation.encoding import Encoder
@@ -67,7 +66,7 @@ class Suite:
 
     score: Score
     text: TextFound | None = None
-    tables: Sequence[Dataset] = ()
+    tables: Sequence[Table] = ()
     hashes: Mapping[str, str] = field(default_factory=dict)
     title: Sequence[str] = ("Score",)
 
@@ -183,7 +182,7 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
         ranks = {"rank": rank_tasks(scored, vectors)} if cfg.rank else {}
         return {**result} | ({"deployed": deployed} if deployed else {}) | ranks, spearman_row(result)
 
-    texts = [*tables, *(make_table({"sentence1": texts}) for task in rankings for _, texts in task.texts())]
+    texts = [*tables, *(Table({"sentence1": texts}) for task in rankings for _, texts in task.texts())]
     title = ("Spearman x 100", f"aggregate={cfg.aggregate}")
     return Suite(score, text_found(tables), texts, hashes_of(tasks), title)
 

@@ -9,7 +9,7 @@ import pytest
 from sts_lightning.core.errors import CheckpointError, DataError
 from sts_lightning.data.data_set import Splits
 from sts_lightning.data.module import DataModule
-from sts_lightning.data.tables import SourceCount
+from sts_lightning.data.table import SourceCount
 from sts_lightning.testing.toy import toy
 
 

@@ -10,13 +10,13 @@ from sts_lightning.data import dev_and_tests
 from sts_lightning.data.data_set import Splits
 from sts_lightning.data.nli import nli_pairs
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 from tests.support.data_modules import training
 
 
 @pytest.fixture(autouse=True)
 def one_test_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = make_table({"sentence1": ["Down ."], "sentence2": ["Up ."], "label": [1.0]})
+    table = Table({"sentence1": ["Down ."], "sentence2": ["Up ."], "label": [1.0]})
     monkeypatch.setattr(dev_and_tests, "load_sts_tasks", lambda root, **_: [STSTask("toy", {"test": table})])
 
 

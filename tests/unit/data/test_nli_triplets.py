@@ -62,7 +62,7 @@ def test_any_number_of_hard_negatives(count: int, unit: str, tmp_path: Path) -> 
     train = training(nli_triplets, ".", path=str(path), columns=tuple(names)).train
     assert (data.num_views, data.data_set.unit) == (count, unit)
     assert train[1] == {f"sentence{v + 1}": f"{name} 1" for v, name in enumerate(names)}
-    assert [view.column for view in data.views] == list(train.column_names)
+    assert [view.column for view in data.views] == list(train.columns)
 
 
 @pytest.mark.parametrize("columns", [["a"], ["a", "a"]])

@@ -7,25 +7,17 @@ import numpy as np
 import pytest
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.tables import (
-    SourceCount,
-    check_limit,
-    make_table,
-    require_varied_scores,
-    rows_to_keep,
-    sample_rows,
-    select_rows,
-)
+from sts_lightning.data.table import SourceCount, Table, check_limit, require_varied_scores
 
 
 def test_kept_rows_keep_their_order() -> None:
-    table = make_table({"sentence1": ["a", "b", "c"], "sentence2": ["x", "x", "y"], "label": [1.0, 2.0, 3.0]})
+    table = Table({"sentence1": ["a", "b", "c"], "sentence2": ["x", "x", "y"], "label": [1.0, 2.0, 3.0]})
     kept = table.select(rows_to_keep(table, lambda first, second: first != "b"))
     assert kept.to_dict() == {"sentence1": ["a", "c"], "sentence2": ["x", "y"], "label": [1.0, 3.0]}
 
 
 def test_dropped_rows_are_counted_for_their_source() -> None:
-    table = make_table({"sentence1": list("abcdef")})
+    table = Table({"sentence1": list("abcdef")})
     counts = [SourceCount("one", 3, {"before": 1}), SourceCount("two", 4)]
     rest = select_rows(table, np.array([True, False, True, True, False, False]), counts, "now")
     assert rest["sentence1"][:] == ["a", "c", "d"]
@@ -34,7 +26,7 @@ def test_dropped_rows_are_counted_for_their_source() -> None:
 
 
 def test_a_sample_is_fixed_and_in_file_order() -> None:
-    table = make_table({"sentence1": [f"s{number:02}" for number in range(50)]})
+    table = Table({"sentence1": [f"s{number:02}" for number in range(50)]})
     count = SourceCount("s", 50)
     texts = list(sample_rows(table, 9, [count])["sentence1"])
     assert (len(texts), count.dropped) == (9, {"data.limit": 41})
@@ -54,7 +46,7 @@ def test_a_limit_leaves_rows_to_train_on() -> None:
 @pytest.mark.parametrize("labels", [[1.0], [2.0, 2.0, 2.0]])
 def test_scores_without_a_correlation(labels: list[float]) -> None:
     with pytest.raises(DataError, match=r"^gold\.txt: "):
-        require_varied_scores(make_table({"label": labels}), Path("gold.txt"))
+        require_varied_scores(Table({"label": labels}), Path("gold.txt"))
 
 
 def test_counts_are_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,7 @@ from sts_lightning.data.readers.sts_sets import (
     SEVEN_TASKS,
     STSTask,
 )
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table, concatenate
 from sts_lightning.evaluation.leaks import KINDS, LeakedRows, hash_scores, parse, published_leaks
 from tools.leaked_rows import as_json, find_leaked_rows
 
@@ -29,7 +29,7 @@ def task(name: str, **subsets: list[tuple[str, str]]) -> STSTask:
     for subset, pairs in subsets.items():
         first, second = zip(*pairs, strict=True)
         labels = [0.2 * row for row in range(len(pairs))]
-        tables[subset] = make_table({"sentence1": first, "sentence2": second, "label": labels})
+        tables[subset] = Table({"sentence1": first, "sentence2": second, "label": labels})
     return STSTask(name, tables)
 
 

@@ -16,7 +16,7 @@ from sts_lightning.data.readers.sts_sets import (
     text_found,
 )
 from sts_lightning.data.sts_train import sts_train
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 from tests.support.data_modules import data_module
 from tests.unit.data.conftest import stsb_row
 
@@ -135,7 +135,7 @@ def test_prepared_text_is_made_from_raw_files(root: Path) -> None:
     assert list(load_stsb(root, "test")["sentence1"]) == ["A dog, barks.", "p"]
     assert text_found([table, load_sickr(root, "test", "prepared")]) == "prepared"
     assert text_found([load_stsb(root, "test")]) == "raw"
-    assert text_found([make_table({"sentence1": []})]) is None
+    assert text_found([Table({"sentence1": []})]) is None
 
 
 @pytest.mark.parametrize("asked", get_args(SentEvalText))
