@@ -11,7 +11,7 @@ import pytest
 from sts_lightning.data.data_set import DataSet, Splits
 from sts_lightning.data.dev_and_tests import DevAndTests
 from sts_lightning.data.module import DataModule
-from sts_lightning.data.table import SourceCount, Table
+from sts_lightning.data.table import Table
 
 
 def data_module(
@@ -26,8 +26,8 @@ def data_module(
 def training(data_set: Callable[..., DataSet], *args: Any, **settings: Any) -> Splits:
     """What a data set reads for training, without the dev and test pairs that are added to it."""
 
-    def alone(self: DevAndTests, train: Table, counts: list[SourceCount], published: bool) -> Splits:
-        return Splits(train, train, [], counts)
+    def alone(self: DevAndTests, train: Table, published: bool) -> Splits:
+        return Splits(train, train, [])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DevAndTests, "complete", alone)

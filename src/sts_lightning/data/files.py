@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from datasets import Dataset
-
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.core.files import last_name
 from sts_lightning.data.fetch.hints import fetch_hint
@@ -180,7 +178,7 @@ def read_text_pairs(path: Path, columns: Sequence[str]) -> tuple[list[tuple[str,
 
 def scored_table(
     rows: Iterable[tuple[Path | str, int | None, Sequence[str]]], score_range: Range | None, bad: BadRows
-) -> Dataset:
+) -> Table:
     """Return scored pairs, on the scale that they have.
 
     Args:
@@ -198,7 +196,7 @@ def scored_table(
 
 def read_scored_pairs(
     path: Path, columns: Sequence[str], score_range: Range | None, setting: str, bad: BadRows
-) -> Dataset:
+) -> Table:
     """Read the scored pairs of a file; see `scored_table`."""
     records = read_records(path, list(columns), columns[2:], setting, bad=bad)
     return scored_table(((path, line, fields) for line, fields in records), score_range, bad)

@@ -36,7 +36,7 @@ class SourceCount:
 
     source: str
     read: int
-    dropped: Mapping[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
     weight: float = 1.0
     several_scores: int = 0
     lines: int | None = None

@@ -42,8 +42,8 @@ def test_pairs_of_a_test_set_are_dropped_and_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "pairs.tsv", "Up .\tDown .\tneutral\tx", "C .\tD .\tneutral\tx", "E .\tF .\t0\tx")
     source = read(path)
     assert list(source.train["sentence1"]) == ["C .", "E ."]
-    assert source.counts[0].dropped == {"in a test set (exact)": 1, "data.limit": 0}
-    assert read(path, filter="none").train.num_rows == 3
+    assert source.train.sources[0].dropped == {"in a test set (exact)": 1, "data.limit": 0}
+    assert len(read(path, filter="none").train) == 3
 
 
 def test_white_space_is_folded_in_the_published_file_alone(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from sts_lightning.data.data_set import DataSet, Splits, column_views
 from sts_lightning.data.loader import EpochBatches, PartRows
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.positives import TokenIds, known_positives
-from sts_lightning.data.table import SourceCount, Table
+from sts_lightning.data.table import Table
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.testing.toy import toy
 
@@ -96,7 +96,7 @@ def test_a_perfect_encoder_has_no_loss_on_spellings() -> None:
 
 def module(source: Table, **settings: Any) -> DataModule:
     read = toy(train_size=4, dev_size=4, test_size=4).read()
-    splits = Splits(source, read.dev, read.tests, [SourceCount("mine", len(source))])
+    splits = Splits(source.read_from("mine"), read.dev, read.tests)
     return DataModule(replace(DataSet(lambda: splits, column_views(2), "none"), **settings), batch_size=4)
 
 
@@ -133,7 +133,8 @@ def test_a_loss_without_the_mask_has_the_old_batches() -> None:
     "settings", [{"label": "score"}, {"views": (View("sentence1"),) * 2}, {"views": (View("sentence1"),)}]
 )
 def test_scored_pairs_and_single_sentences_are_compared_by_text_alone(settings: dict[str, Any]) -> None:
-    source = table("q|a", "q|b", "r|c", "q|d").add_column("label", [1.0, 2.0, 3.0, 4.0])
+    rows = table("q|a", "q|b", "r|c", "q|d")
+    source = replace(rows, columns={**rows.columns, "label": [1.0, 2.0, 3.0, 4.0]})
     data = module(source, **settings)
     data.connect(keep, keep, lower)
     data.setup()

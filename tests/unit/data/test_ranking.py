@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from sts_lightning.data.files import load_test_files
 from sts_lightning.data.ranking import FEWEST, Ranking, make_ranking, read_beir
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.rows import labels_file, triplets_file
-from sts_lightning.data.table import NEGATIVES, LINE, CLASS, Table
+from sts_lightning.data.table import CLASS, LINE, NEGATIVES, Table
 from sts_lightning.data.tasks import hash_dev, hashes_of, pairs_in, texts_in
 
 Row = tuple[str, ...]
@@ -64,7 +65,7 @@ def test_anchors_are_held_out_whole(rows_file: str, tmp_path: Path) -> None:
     assert not held & {plain(text) for text in train["sentence1"]}
     expected = sum(plain(anchor) not in held for anchor, *_ in many(100))
     assert len(train) == expected
-    assert splits.counts[0].dropped["dev split"] == len(many(100)) - expected
+    assert splits.train.sources[0].dropped["dev split"] == len(many(100)) - expected
     assert "behind you" in train["sentence2"]
     for query, right in zip(dev.queries, dev.relevant, strict=True):
         answers = {answer for anchor, answer, _ in many(100) if plain(anchor) == plain(query)}
@@ -222,8 +223,8 @@ def test_scored_pairs_select_without_a_fraction(
     rows_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """STS-B dev as before; a suite that is typed wins over the fraction."""
-    pairs = Table.from_dict({"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": [0.0, 5.0]})
-    suite = pairs.add_column("part", ["one", "two"])
+    pairs = Table({"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": [0.0, 5.0]})
+    suite = replace(pairs, columns={**pairs.columns, "part": ["one", "two"]})
     where = "sts_lightning.data.dev_and_tests."
     monkeypatch.setattr(f"{where}load_stsb", lambda *args: pairs)
     monkeypatch.setattr(f"{where}load_dev_suite", lambda *args: suite)

@@ -13,7 +13,7 @@ from sts_lightning.data.readers.sts_sets import (
     SEVEN_TASKS,
     STSTask,
 )
-from sts_lightning.data.table import Table, concatenate
+from sts_lightning.data.table import Table
 from sts_lightning.evaluation.leaks import KINDS, LeakedRows, hash_scores, parse, published_leaks
 from tools.leaked_rows import as_json, find_leaked_rows
 

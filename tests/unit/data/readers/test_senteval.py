@@ -26,7 +26,7 @@ def test_unscored_rows_are_left_out_and_blanks_folded(root: Path) -> None:
     assert list(tasks) == ["STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR"]
     assert tuple(tasks["STS13"].subsets) == ("FNWN", "headlines", "OnWN")
     table = tasks["STS13"].subsets["OnWN"]
-    assert table.to_dict() == {
+    assert table.columns == {
         "sentence1": ["STS13 one", "three"],
         "sentence2": ["other one", "c"],
         "label": [4.5, 0.0],
@@ -143,7 +143,7 @@ def test_prepared_files_are_read_as_they_are(root: Path, asked: SentEvalText) ->
     path = root / "senteval" / "STS" / "STSBenchmark" / "sts-test.csv"
     path.write_text("\n".join(stsb_row(*row) for row in [("it ' s a b.", "p .", "1"), ("q", "r , s", "2")]))
     table = load_stsb(root, "test", asked)
-    assert table.to_dict() == {
+    assert table.columns == {
         "sentence1": ["it ' s a b.", "q"],
         "sentence2": ["p .", "r , s"],
         "label": [1, 2],
