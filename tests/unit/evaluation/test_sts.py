@@ -27,7 +27,7 @@ class Angles:
 
 def table(pairs: list[tuple[int, int, float]]) -> object:
     first, second, label = zip(*pairs, strict=True)
-    return Table({"sentence1": map(str, first), "sentence2": map(str, second), "label": label})
+    return Table({"sentence1": list(map(str, first)), "sentence2": list(map(str, second)), "label": label})
 
 
 PAIRS = {
