@@ -66,7 +66,8 @@ def papers_step(options: argparse.Namespace, views: list[list[str]], loss: Loss)
                 output_hidden_states=True,
             )
         vectors = output.hidden_states[-1][:, -1].float()
-        loss(vectors.unflatten(0, (len(views), -1)), labels if loss.labels == ("score",) else None).backward()
+        scores = labels if loss.needs.labels == ("score",) else None
+        loss(vectors.unflatten(0, (len(views), -1)), scores).backward()
         model.zero_grad()
 
     return run
@@ -93,7 +94,8 @@ def our_step(
         rows.chunks = [{k: v.to(options.device) for k, v in chunk.items()} for chunk in rows.chunks]
         with mixed():
             vectors = encoder(rows, recompute=bool(most_rows or most_tokens))
-        loss(vectors.unflatten(0, (len(views), -1)), labels if loss.labels == ("score",) else None).backward()
+        scores = labels if loss.needs.labels == ("score",) else None
+        loss(vectors.unflatten(0, (len(views), -1)), scores).backward()
         encoder.zero_grad()
 
     return run

@@ -20,7 +20,7 @@ from datasets import Dataset
 from sts_lightning.core.choices import Precision
 from sts_lightning.data.readers.sts_sets import load_sts_tasks
 from sts_lightning.evaluation.statistics import pair_cosines
-from sts_lightning.evaluation.sts import STSResult, evaluate_sts, score_tasks
+from sts_lightning.evaluation.sts import TestResult, evaluate_sts, score_tasks
 from sts_lightning.models.loading.backbone import DTYPES
 
 
@@ -49,7 +49,7 @@ def main() -> None:
     peers = {p: Columns(p) for p in precisions}
     sample = [text for task in tasks for table in task.subsets.values() for text in table["sentence1"][:40]]
     times: dict[str, list[float]] = {}
-    results: dict[str, STSResult] = {}
+    results: dict[str, TestResult] = {}
     for precision in precisions:  # warm-up
         peers[precision].encode(sample[:64])
         encoders[precision].encode(sample[:64])

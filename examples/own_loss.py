@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import sts_lightning
-from sts_lightning.losses.base import Loss, cosine_rows, require
+from sts_lightning.losses.base import Loss, Needs, cosine_rows, require
 
 MODEL = sys.argv[1] if len(sys.argv) > 1 else "minilm"
 
@@ -18,8 +18,7 @@ MODEL = sys.argv[1] if len(sys.argv) > 1 else "minilm"
 class HuberLoss(Loss):
     """Huber's loss of cosine and score: wrong scores pull less than with squares."""
 
-    views = (2,)  # other data, such as triplets, is rejected before any weights are loaded
-    labels = ("score",)
+    needs = Needs(views=(2,), labels=("score",))  # other data is rejected before any weights are loaded
 
     def __init__(self, delta: float = 0.1) -> None:
         super().__init__()

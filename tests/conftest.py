@@ -23,6 +23,7 @@ from tests.support.warm import WarmInterpreter
 
 ROOT = Path(__file__).resolve().parents[1]
 CONF = ROOT / "conf"
+PAPERS_CONF = ROOT / "src" / "sts_lightning" / "papers" / "conf"
 OF_ENCODER: dict[str, dict[str, None]] = {
     group: dict.fromkeys(schema.model_fields)
     for group, schema in (("prompt", PromptConfig), ("evaluation", EvaluationConfig))
@@ -66,7 +67,7 @@ def _each_yaml_file_is_parsed_once() -> Iterator[None]:
 
     def load_once(source: str | Path | IO[str]) -> Any:
         path = Path(getattr(source, "name", "") if hasattr(source, "read") else source).resolve()
-        if not path.is_relative_to(CONF):
+        if not path.is_relative_to(CONF) and not path.is_relative_to(PAPERS_CONF):
             return load(source)
         key = (path, path.stat().st_mtime_ns)
         if key not in parsed:

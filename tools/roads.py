@@ -2,7 +2,6 @@
 
 A file counts once a function of it is called; what runs while modules are imported does not. Each is printed
 with the first of its functions, in the order of first calls. A newcomer reads them in this order.
-`--contributing` writes the lines of the functions into CONTRIBUTING.md instead.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import inspect
 import io
 import os
-import re
 import runpy
 import subprocess
 import sys
@@ -159,22 +157,6 @@ def demo_modules(run: Path) -> int:
     return int(done.stdout.splitlines()[-1])
 
 
-STEP = re.compile(r"(\| `)(\w+)(` \| `)(src/[\w/]+\.py):\d+`")
-
-
-def write_lines(page: Path) -> None:
-    """Write the lines on which the functions of a page's tables begin."""
-
-    def step(match: re.Match[str]) -> str:
-        before, name, between, file = match.groups()
-        lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
-        begin = re.compile(rf"\s*(def|class) {name}\b")
-        line = next(number for number, text in enumerate(lines, 1) if begin.match(text))
-        return f"{before}{name}{between}{file}:{line}`"
-
-    page.write_text(STEP.sub(step, page.read_text(encoding="utf-8")), encoding="utf-8")
-
-
 def main() -> None:
     """Walk the roads, and print each."""
     with TemporaryDirectory() as folder:
@@ -195,7 +177,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--contributing"]:
-        write_lines(ROOT / "CONTRIBUTING.md")
-    else:
-        main()
+    main()

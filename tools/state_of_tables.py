@@ -223,7 +223,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("table", nargs="?", help="a file of conf/reproduce")
-    parser.add_argument("--model", help="a file of conf/scale")
+    parser.add_argument("--model", help="a choice of the group scale")
     parser.add_argument("--folder", type=Path, default=Path("runs/reproduce"), help="folder of the runs")
     parser.add_argument("--intervals", metavar="NAME", help="a file of docs/results")
     parser.add_argument("--to", metavar="NAME", help="another one, to compare with its first row")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -13,10 +12,10 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from sts_lightning.config.build import build
+from sts_lightning.config.folders import files_of
 from sts_lightning.losses.base import TOP_SCORE, Loss
 from sts_lightning.losses.siamese import SiameseRegressionLoss
 
-LOSSES = Path(__file__).parents[2] / "conf" / "loss"
 BATCH = 32
 """Examples in a batch."""
 
@@ -57,18 +56,18 @@ def curves(name: str) -> Curves | None:
     """Return the curves of a loss with its default settings; None if it depends on more than cosines.
 
     Args:
-        name: Name of the loss in ``conf/loss``.
+        name: Choice of the group loss.
     """
     if name in (*BY_COORDINATES, *OF_OTHERS):
         return None
-    node = OmegaConf.load(LOSSES / f"{name}.yaml")
+    node = OmegaConf.load(files_of("loss")[name])
     assert isinstance(node, DictConfig)
     loss: Loss = build("loss", node, Loss, {"dimension": 3 * BATCH + 1, "top_label": TOP_SCORE}).double()
     if isinstance(loss, SiameseRegressionLoss):
         return _of_predictions(loss)
-    if loss.requires or any(True for _ in loss.parameters()):
+    if loss.needs.required_inputs or any(True for _ in loss.parameters()):
         return None
-    return _of_scores(loss) if "score" in loss.labels else _of_positives(loss)
+    return _of_scores(loss) if "score" in loss.needs.labels else _of_positives(loss)
 
 
 def _of_predictions(loss: SiameseRegressionLoss) -> Curves:
@@ -110,13 +109,13 @@ def _of_positives(loss: Loss) -> Curves:
         rows = []
         for own in x:
             cosines[0] = own
-            rows.append(loss(_views(cosines, negative, max(loss.views)), None))
+            rows.append(loss(_views(cosines, negative, max(loss.needs.views)), None))
         values[f"negatives {negative:g}"] = torch.stack(rows).detach().numpy()
     caption = (
         f"Loss of a batch of {BATCH} examples by the cosine of one anchor and its positive, for three "
         "cosines of sentences of different examples. The other positives have 0.7."
     )
-    if max(loss.views) > 2:
+    if max(loss.needs.views) > 2:
         caption += f" Hard negatives have {HARD_NEGATIVE:g}, or that cosine if it is higher."
     return Curves(x, "cosine of anchor and positive", values, caption)
 

@@ -13,6 +13,8 @@ from loss_curves import curves, draw
 from markdown.extensions.toc import slugify as slug
 from mkdocs.structure.files import File
 
+from sts_lightning.config.folders import files_of
+
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
@@ -25,7 +27,11 @@ SCORES = "One loss each on the 5,398 pairs"
 
 GROUPS = ("trainer", "data", "model", "prompt", "regularizer", "auxiliary", "callbacks", "logger")
 PYTHON = {
-    "Encoders": ("sts_lightning.models.loading.run", "sts_lightning.models.encoder"),
+    "Encoders": (
+        "sts_lightning.models.loading.run",
+        "sts_lightning.models.encoder",
+        "sts_lightning.models.chunk_encoder",
+    ),
     "Training": ("sts_lightning.cli.from_python", "sts_lightning.export.sentence_transformers_loss"),
     "Training with a plain Trainer": ("sts_lightning.training.module", "sts_lightning.data.module"),
     "Data sets": (
@@ -43,7 +49,7 @@ PYTHON = {
         "sts_lightning.papers.ceiling",
     ),
     "Analysis": (
-        "sts_lightning.papers.rank",
+        "sts_lightning.papers.vector_ranks",
         "sts_lightning.papers.alignment",
         "sts_lightning.papers.phases",
     ),
@@ -87,7 +93,7 @@ def settings() -> Iterator[str]:
         yield from _table(ROOT / "conf" / f"{name}.yaml")
     for group in GROUPS:
         yield f"## {group}\n"
-        for path in sorted((ROOT / "conf" / group).glob("*.yaml")):
+        for path in files_of(group).values():
             yield f"### {group}={path.stem}\n"
             yield from _table(path)
 
@@ -100,7 +106,7 @@ def losses() -> Iterator[str]:
         f"training MiniLM, which has 78.87 before ([Results](../results.md#{slug(SCORES, '-')})).\n"
     )
     header, scores = _scores()
-    for path in sorted((ROOT / "conf" / "loss").glob("*.yaml")):
+    for path in files_of("loss").values():
         text = path.read_text("utf-8")
         target = re.search(r"^_target_: (\S+)", text, re.MULTILINE)
         yield f"## {path.stem}\n"

@@ -24,7 +24,7 @@ import sts_lightning
 from sts_lightning.cli.main import main
 from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import CheckpointError, ConfigError
-from sts_lightning.evaluation.score import score
+from sts_lightning.evaluation.score import score_data
 from sts_lightning.models.loading import folder
 from sts_lightning.models.loading.hub import OWN_FILE
 from sts_lightning.runs.folder import RunFolder
@@ -213,7 +213,7 @@ def computed_again(run: Path, step: int | None = None) -> np.ndarray:
     cfg = check_config(RunFolder(run).load_config())
     data = make_data(cfg)
     data.setup()
-    ((cosines, _),) = score(sts_lightning.load(run, step), data, cfg.evaluation).test_found.values()
+    ((cosines, _),) = score_data(sts_lightning.load(run, step), data, cfg.evaluation).test_found.values()
     return np.asarray(cosines)
 
 

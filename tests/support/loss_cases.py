@@ -44,19 +44,20 @@ def further(loss: Loss, size: int = 7, seed: int = 0, dimension: int = DIMENSION
         return {"part": "mse"}
     generator = torch.Generator().manual_seed(100 + seed)
     shapes = {"teacher": (size, size), "second": (size, dimension), "masked_lm": ()}
-    shapes |= {"teacher_vectors": (max(loss.views), size, dimension)}
+    shapes |= {"teacher_vectors": (max(loss.needs.views), size, dimension)}
     return {
-        name: torch.rand(shapes[name], generator=generator, dtype=torch.float64) for name in loss.requires
+        name: torch.rand(shapes[name], generator=generator, dtype=torch.float64)
+        for name in loss.needs.required_inputs
     }
 
 
 def batch(loss: Loss, size: int = 7, seed: int = 0) -> tuple[Tensor, Tensor | None]:
     """Draw views in float64, as many as the loss accepts, and labels of its first kind."""
     generator = torch.Generator().manual_seed(seed)
-    views = torch.randn(max(loss.views), size, DIMENSION, generator=generator, dtype=torch.float64)
-    if loss.labels[0] == "none":
+    views = torch.randn(max(loss.needs.views), size, DIMENSION, generator=generator, dtype=torch.float64)
+    if loss.needs.labels[0] == "none":
         return views, None
-    if loss.labels[0] == "class":
+    if loss.needs.labels[0] == "class":
         return views, torch.arange(size) % 3
     return views, TOP_SCORE * torch.rand(size, generator=generator, dtype=torch.float64)
 

@@ -9,12 +9,13 @@ import numpy as np
 from omegaconf import DictConfig
 
 import sts_lightning
+from sts_lightning.config.folders import files_of
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.command import train_in
-from tests.conftest import CONF, SHORT_RUN
+from tests.conftest import SHORT_RUN
 
 Config = Callable[..., DictConfig]
 
@@ -73,7 +74,7 @@ KINDS = {
 STAGED = {"pcc", "minilm_eol", "minilm_distilled"}
 """Experiments of several stages, which are experiments themselves."""
 
-SINGLE = sorted({path.stem for path in (CONF / "experiment").glob("*.yaml")} - STAGED)
+SINGLE = sorted(files_of("experiment").keys() - STAGED)
 
 
 def overrides(experiment: str, teacher: Path | None = None) -> list[str]:

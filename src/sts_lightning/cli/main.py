@@ -53,7 +53,8 @@ class LazyGroup(click.Group):
             near = difflib.get_close_matches(name, self.commands) or self.commands
             ctx.fail(f"No such command {name!r}. Did you mean {', '.join(near)}?")
         if not isinstance(known, click.Group):
-            module = import_module(f"sts_lightning.cli.{name if ctx.parent is None else self.name}")
+            usual = f"sts_lightning.cli.{name if ctx.parent is None else self.name}"
+            module = import_module(ELSEWHERE.get(name, usual))
             known = getattr(module, f"{name}_command")
         return name, known, others
 
@@ -92,6 +93,9 @@ COMMANDS: dict[str, str | click.Group] = {
     "average": "average the weights of runs of one model, or of a run and what it started from",
     "ceiling": "the best Spearman that a scorer of two values could reach on the test sets",
 }
+
+ELSEWHERE = {"ceiling": "sts_lightning.papers.ceiling"}
+"""Modules of commands that are not in this package."""
 
 PROGRAM = LazyGroup(
     "sts-lightning",

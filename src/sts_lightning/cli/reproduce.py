@@ -22,7 +22,7 @@ def _of_a_table(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command a table in place of the arguments that name it."""
 
     @click.argument("table")
-    @click.option("--model", help="The rows at the scale of conf/scale/MODEL.yaml.")
+    @click.option("--model", help="The rows at the scale of scale=MODEL.")
     @click.option("--folder", type=FOLDER, default="runs/reproduce", help="Folder of the runs of all tables.")
     @functools.wraps(command)
     def opened(table: str, model: str | None, folder: Path, **given: Any) -> None:

@@ -30,10 +30,10 @@ LOADING: dict[str, Any] = {"batch_size": int, "seed": int, "num_workers": int}
 
 def shared_settings(cfg: DictConfig) -> dict[str, Any]:
     """Return the settings of the top level that a data set may take, by the names of its arguments."""
-    return {argument: plain(cfg[key]) for argument, key in SHARED.items()}
+    return {argument: to_container(cfg[key]) for argument, key in SHARED.items()}
 
 
-def plain(value: Any) -> Any:
+def to_container(value: Any) -> Any:
     """Return a value of a configuration as a plain container, its interpolations resolved."""
     return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
 
@@ -78,7 +78,7 @@ def _hints(annotated: Callable[..., Any]) -> dict[str, Any]:
     return hints
 
 
-def takes(target: object, argument: str) -> bool:
+def accepts(target: object, argument: str) -> bool:
     """Return whether a data set of this package has an argument; a stranger's code is not imported."""
     return str(target).startswith("sts_lightning.") and argument in (arguments_of(target) or ())
 
@@ -131,7 +131,7 @@ def build(
 def _build_nested(path: str, value: Any, facts: Mapping[str, Any]) -> Any:
     """Build every node with a ``_target_`` in a value; the rest of it becomes plain."""
     if not contains_target(value):
-        return plain(value)
+        return to_container(value)
     if isinstance(value, ListConfig):
         return [_build_nested(f"{path}.{i}", item, facts) for i, item in enumerate(value)]
     if "_target_" in value:

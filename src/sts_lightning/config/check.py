@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
-from sts_lightning.config.build import LOADING, SHARED, argument_types, contains_target, items, plain
+from sts_lightning.config.build import LOADING, SHARED, argument_types, contains_target, items, to_container
 from sts_lightning.config.schema import Settings
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import as_type, check_finite
@@ -57,12 +57,12 @@ def unknown_key(key: str, hint: str) -> ConfigError:
     return ConfigError(f"{key}: no such setting.", key=key, hint=hint)
 
 
-def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
     """Return the leaves of nested plain settings by dotted key; an empty group has none."""
     leaves: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
-        leaves |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+        leaves |= flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
     return leaves
 
 
@@ -95,7 +95,7 @@ def with_home(argument: str) -> str:
     return key + equals + start.sub(lambda found: found[1] + os.path.expanduser("~"), value)  # noqa: PTH111
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value as it is written on the command line."""
     if value is None:
         return "null"
@@ -115,7 +115,7 @@ def written(value: Any) -> str:
         return "{" + ", ".join(f"{key}: {written(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(written, value)) + "]"
-    return path_override("", value)[1:] if isinstance(value, str | Path) else shown(value)
+    return path_override("", value)[1:] if isinstance(value, str | Path) else format_value(value)
 
 
 def together(mistakes: Iterable[ConfigError]) -> ConfigError:
@@ -185,7 +185,7 @@ def check_values(cfg: DictConfig) -> DictConfig:
     for group in ("data", "loss"):
         if isinstance(node := resolved.get(group), DictConfig):
             mistakes += _in_nested(group, node, group)
-    values = plain(resolved)
+    values = to_container(resolved)
     schema: type[Settings] | None = getattr(OmegaConf.get_type(cfg), "settings", None)
     if schema is not None:
         for key in values.keys() - schema.model_fields.keys():
@@ -206,7 +206,7 @@ def _in_nested(group: str, node: DictConfig, path: str) -> Iterator[ConfigError]
         if new and isinstance(value, DictConfig):  # `parts` of a loss may be a number
             nested = {f"{path}.{name}.{part}": each for part, each in items(value)}
         for place, each in nested.items():
-            settings = plain(each) if isinstance(each, DictConfig) else {group: each}
+            settings = to_container(each) if isinstance(each, DictConfig) else {group: each}
             if "_target_" in settings and group not in settings:
                 yield from _in_nested(group, each, place)
             elif each is not None:
@@ -327,7 +327,7 @@ def _in_target(path: str, node: Any) -> Iterator[ConfigError]:
 def _in_value(key: str, value: Any, hint: Any) -> Iterator[ConfigError]:
     """Yield what is wrong with an argument, if its type is one that pydantic reads."""
     try:
-        check_finite(value := plain(value))
+        check_finite(value := to_container(value))
         as_type(value, hint)
     except ValueError:
         yield _unfit(key, value, hint)
@@ -354,11 +354,11 @@ def _unfit(key: str, value: Any, hint: Any) -> ConfigError:
     if not choices:
         name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
         return ConfigError(f"{key}={value!r} is not of type {name}.", key=key)
-    known = [shown(choice) for choice in choices]
+    known = [format_value(choice) for choice in choices]
     longer = [choice for choice in known if str(value) and choice.startswith(str(value))]
     close = [*longer, *difflib.get_close_matches(str(value), known, n=1)]
     return ConfigError(
-        f"{key}={shown(value)} is not among {', '.join(known)}.",
+        f"{key}={format_value(value)} is not among {', '.join(known)}.",
         key=key,
         hint=f"Did you mean {close[0]}?" if close else None,
     )

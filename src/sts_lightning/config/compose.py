@@ -29,10 +29,10 @@ from yaml import YAMLError
 
 from sts_lightning.config.check import (
     TWO_RUNS,
+    format_value,
     nodes,
     path_override,
     reject,
-    shown,
     suggest,
     together,
     unknown_key,
@@ -266,15 +266,15 @@ def _wrong_choices(override: Override) -> Iterator[ConfigError]:
         names = value if group in LISTS and isinstance(value, list) else [value]
         for name in names:
             if name not in choices:
-                typed = shown(name)
+                typed = format_value(name)
                 listed = f"There are: {', '.join(choices)}.{ANY_MODEL if group == 'model' else ''}"
-                answer = GONE.get(f"{group}={typed}") or _meant(group, typed)
+                answer = GONE.get(f"{group}={typed}") or _suggest_choice(group, typed)
                 hint = answer or suggest(typed, choices) or listed
                 noun = {"callbacks": "callback", "papers": "variant"}.get(group, group)
                 yield ConfigError(f"{argument}: there is no {noun} named {typed!r}.", key=group, hint=hint)
 
 
-def _meant(group: str, name: str) -> str:
+def _suggest_choice(group: str, name: str) -> str:
     """Return how to give the model, file or template that was typed for a choice; empty for another name."""
     suffix, elsewhere = Path(name).suffix.lower(), "/" in name or (bool(name) and Path(name).exists())
     if group == "model" and elsewhere:

@@ -1,4 +1,4 @@
-"""Folders of the configuration, the user's before the package's, and the scripts of train and eval."""
+"""Folders of the configuration: the user's, the package's, the papers'; and the scripts of train and eval."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ _INSTALLED = Path(__file__).resolve().parents[1] / "conf"
 
 PACKAGED = _INSTALLED if _INSTALLED.is_dir() else _INSTALLED.parents[2] / "conf"
 """Folder of this package: in the package where a wheel was built, beside ``src`` in a checkout."""
+
+PAPERS = _INSTALLED.with_name("papers") / "conf"
+"""Folder of what only a published table needs, searched last."""
 
 
 def user_folder() -> Path | None:
@@ -65,7 +68,7 @@ def _warn_unmarked(folder: Path) -> None:
 def folders() -> tuple[Path, ...]:
     """Return the folders of the configuration in the order of search."""
     user = user_folder()
-    return (PACKAGED,) if user is None else (user, PACKAGED)
+    return (PACKAGED, PAPERS) if user is None else (user, PACKAGED, PAPERS)
 
 
 def files_of(group: str) -> dict[str, Path]:

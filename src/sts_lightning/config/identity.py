@@ -13,8 +13,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from sts_lightning.config.build import plain
-from sts_lightning.config.check import flat
+from sts_lightning.config.build import to_container
+from sts_lightning.config.check import flatten
 from sts_lightning.config.schema import (
     COMPONENTS,
     OBSERVERS,
@@ -129,7 +129,7 @@ def leaves(settings: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         settings: Settings of a run as plain values.
     """
-    return flat(_moved(settings, settings.get("data_root"), "${data_root}"))
+    return flatten(_moved(settings, settings.get("data_root"), "${data_root}"))
 
 
 def file_digests(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -176,7 +176,7 @@ def _digest(path: Path, size: int, modified: int) -> str:
 def defining(cfg: DictConfig) -> dict[str, Any]:
     """Return the settings of a run as plain values, resolved, without those that are missing."""
     keys = [key for key in cfg if key != "hydra" and not OmegaConf.is_missing(cfg, key)]
-    return {str(key): plain(cfg[key]) for key in keys}
+    return {str(key): to_container(cfg[key]) for key in keys}
 
 
 def move_data(cfg: DictConfig, data_root: str) -> None:
@@ -184,7 +184,7 @@ def move_data(cfg: DictConfig, data_root: str) -> None:
     former = cfg.get("data_root")
     with open_dict(cfg):
         for key in {"data", "model", "path"} & set(cfg):
-            cfg[key] = _moved(plain(cfg[key]), former, data_root)
+            cfg[key] = _moved(to_container(cfg[key]), former, data_root)
         cfg.data_root = data_root
 
 

@@ -21,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.build import LOADING, arguments_of
 from sts_lightning.config.check import nodes
-from sts_lightning.config.folders import PACKAGED
+from sts_lightning.config.folders import PACKAGED, PAPERS
 from sts_lightning.config.schema import TrainConfig
 from sts_lightning.core.choices import Attention
 from sts_lightning.core.errors import CheckpointError, UntrustedError
@@ -143,7 +143,8 @@ def _own() -> frozenset[tuple[str, str]]:
     """
     return frozenset(
         (path.parent.name, target)
-        for path in PACKAGED.glob("*/*.yaml")
+        for folder in (PACKAGED, PAPERS)
+        for path in folder.glob("*/*.yaml")
         for target in re.findall(r"_target_: (sts_lightning\.[\w.]+)", path.read_text("utf-8"))
     )
 

@@ -258,7 +258,7 @@ class Machine:
     reasons: tuple[str, ...]
 
 
-def decide(cfg: DictConfig) -> Machine:
+def resolve_machine(cfg: DictConfig) -> Machine:
     """Fill in what the group ``trainer`` leaves to the machine; values that were given are kept.
 
     ``accelerator=auto`` takes CUDA where a device is visible, then Apple's MPS, then the CPU.
@@ -293,7 +293,7 @@ def decide(cfg: DictConfig) -> Machine:
     return Machine(accelerator, trainer.devices, precision, chunk_tokens, deterministic, tuple(reasons))
 
 
-def decided(cfg: DictConfig, machine: Machine) -> DictConfig:
+def with_machine(cfg: DictConfig, machine: Machine) -> DictConfig:
     """Return a copy of a resolved configuration with the decisions in place of ``auto``.
 
     The accelerator stays ``auto``: a run that is resumed on another machine takes what that has, with
@@ -307,7 +307,7 @@ def decided(cfg: DictConfig, machine: Machine) -> DictConfig:
     return changed
 
 
-def without_repetition(machine: Machine, trainer: DictConfig, model_type: str) -> Machine:
+def allow_nondeterminism(machine: Machine, trainer: DictConfig, model_type: str) -> Machine:
     """Return the decisions for a model that cannot repeat a run exactly on a GPU.
 
     Args:
@@ -347,7 +347,7 @@ def weights_device(machine: Machine) -> str:
     return local_gpu() if machine.accelerator == "gpu" else "cpu"
 
 
-def fix_workspace(machine: Machine) -> None:
+def set_cublas_workspace(machine: Machine) -> None:
     """Have cuBLAS compute the same sums in every run, where the run is deterministic.
 
     PyTorch reads this variable once, at the first matrix product of the process. Lightning sets it when its
@@ -357,7 +357,7 @@ def fix_workspace(machine: Machine) -> None:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
-def hide_gpus() -> None:
+def disable_cuda() -> None:
     """Hide the GPUs from a command that computes on the CPU, before anything has looked for them.
 
     Libraries open what they see: bitsandbytes, which peft imports, asks each GPU for its kind. In Python and

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 
 from sts_lightning.core.choices import DevSet, SentEvalText
-from sts_lightning.data.fetch.hints import fetched_by
+from sts_lightning.data.fetch import fetched_by
 from sts_lightning.data.overlap import not_in, pair_key, why_dropped
 from sts_lightning.data.readers.nli import CLASSES, read_nli_pairs
 from sts_lightning.data.readers.sts_sets import (
@@ -22,7 +23,6 @@ from sts_lightning.data.readers.sts_sets import (
     text_found,
 )
 from sts_lightning.data.table import LABELLED, PART, SCORE_RANGE, SourceCount, Table, require_varied_scores
-from sts_lightning.papers.classification import load_transfer_tasks
 
 STS_PARTS = ("stsb", "sick", "news")
 """Parts with graded scores, which are taken whole."""
@@ -165,8 +165,8 @@ def _nli_pairs(root: str) -> Table:
 
 
 def _paraphrases(root: str) -> Table:
-    train = load_transfer_tasks(root, ("MRPC",))[0].train
+    [task] = resolve_name("sts_lightning.papers.classification:load_transfer_tasks")(root, ("MRPC",))
     low, high = SCORE_RANGE
-    pairs = zip(train.sentences, train.labels, strict=True)
+    pairs = zip(task.train.sentences, task.train.labels, strict=True)
     rows = [(first, second, high if label else low) for (first, second), label in pairs]
     return Table.of_rows(LABELLED, rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Unpack
 
 from sts_lightning.core.errors import DataError
@@ -15,9 +16,11 @@ from sts_lightning.data.files import Files, only_file, read_files, training_file
 from sts_lightning.data.readers.row_values import fold, is_blank
 from sts_lightning.data.readers.text_files import SUFFIXES, read_lines, suffix_of
 from sts_lightning.data.table import SourceCount, Table, check_limit, sentence_columns
-from sts_lightning.papers.word_repetition import WordRepetition
 
 [SENTENCE] = sentence_columns(1)
+
+WORD_REPETITION = "sts_lightning.papers.word_repetition:WordRepetition"
+"""Class that repeats sub-words (ESimCSE)."""
 
 PUBLISHED = "wiki1m_for_simcse.txt"
 """Name of the published file."""
@@ -43,7 +46,7 @@ def sentences(
         views: Number of views of a sentence: 2, 3 with the three templates of CoT-BERT, or 1 for
             `ContrastiveTensionLoss`, whose second encoder embeds the same sentences.
         repetition: Highest fraction of sub-words that are repeated in the second view, 0 for none
-            (`WordRepetition`).
+            (`papers.word_repetition.WordRepetition`).
         official_repetition: Whether repetitions are drawn as in ESimCSE's code.
         limit: Number of sentences to use, a fixed random sample; all if not given.
         **options: Dev and test pairs, see `DevTestOptions`.
@@ -98,5 +101,5 @@ def repeated_views(count: int, repetition: float, seed: int, official: bool = Fa
         raise ValueError(f"repetition must lie in [0, 1], got {repetition}.")
     if repetition and count < 2:
         raise ValueError("repetition needs a second view; set views=2, or repetition=0.")
-    augmentation = WordRepetition(repetition, seed, official) if repetition else None
+    augmentation = resolve_name(WORD_REPETITION)(repetition, seed, official) if repetition else None
     return tuple(View(SENTENCE, change) for change in (None, augmentation, None)[:count])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired
+from typing import Any
 
 import numpy as np
 
@@ -11,17 +11,11 @@ from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.table import Table, gold_of, parts_of
 from sts_lightning.data.tasks import Dev
 from sts_lightning.evaluation.retrieval import TITLES, mean_scores
-from sts_lightning.evaluation.statistics import Correlations, correlate
+from sts_lightning.evaluation.statistics import correlate
 from sts_lightning.runs.predictions import SELECTS, Values
 
 DEV_SCORE = "dev/score"
 """Metric of the score that selects, whatever it is of, for callbacks such as early stopping."""
-
-
-class DevScores(Correlations):
-    """Correlations times 100 on dev pairs; of a suite, the means over its parts."""
-
-    parts: NotRequired[dict[str, Correlations]]
 
 
 def monitor_of(dev: Dev) -> str:
@@ -40,13 +34,12 @@ def dev_tasks(dev: Table) -> list[STSTask]:
     return [STSTask(name, {name: table}) for name, table in (parts or {"dev": dev}).items()]
 
 
-def score_dev(cosines: np.ndarray, dev: Table) -> DevScores:
-    """Correlate the cosines (N,) of N dev pairs with their scores."""
+def score_dev(cosines: np.ndarray, dev: Table) -> dict[str, Any]:
+    """Correlate the cosines (N,) of N dev pairs with their scores; of a suite, the means over its parts."""
     gold = gold_of([dev])
     parts = {name: correlate(cosines[rows], gold[rows]) for name, rows in parts_of(dev).items()}
     if not parts:
-        whole = correlate(cosines, gold)
-        return {"spearman": whole["spearman"], "pearson": whole["pearson"], "pairs": whole["pairs"]}
+        return {**correlate(cosines, gold)}
     return {
         "spearman": float(np.mean([part["spearman"] for part in parts.values()])),
         "pearson": float(np.mean([part["pearson"] for part in parts.values()])),

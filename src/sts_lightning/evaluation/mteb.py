@@ -13,8 +13,7 @@ import numpy as np
 
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.evaluation.encoding import Encoder, encode_distinct
-from sts_lightning.evaluation.statistics import pair_cosines
-from sts_lightning.papers.alignment import unit_rows
+from sts_lightning.evaluation.statistics import pair_cosines, unit_rows
 
 
 class MTEBScore(TypedDict):
@@ -149,7 +148,8 @@ class MTEBEncoder:
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
         """Cosines of all pairs, (N, D), (M, D) -> (N, M)."""
-        first, second = (unit_rows(np.atleast_2d(vectors)) for vectors in (embeddings1, embeddings2))
+        both = (np.atleast_2d(np.asarray(each, dtype=np.float64)) for each in (embeddings1, embeddings2))
+        first, second = map(unit_rows, both)
         cosines: np.ndarray = first @ second.T
         return cosines
 

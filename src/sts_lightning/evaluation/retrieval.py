@@ -9,7 +9,7 @@ import numpy as np
 
 from sts_lightning.core.console import print_scores
 from sts_lightning.data.ranking import Ranking
-from sts_lightning.evaluation.statistics import require_finite
+from sts_lightning.evaluation.statistics import require_finite, unit_rows
 from sts_lightning.runs.predictions import Values
 
 CUT = 10
@@ -55,7 +55,7 @@ def score_queries(ranking: Ranking, queries: np.ndarray, candidates: np.ndarray)
         queries: Vectors (Q, D).
         candidates: Vectors (C, D).
     """
-    queries, candidates = _unit(queries), _unit(candidates)
+    queries, candidates = (unit_rows(each.astype(np.float32)) for each in (queries, candidates))
     hits = np.zeros((len(queries), CUT), dtype=bool)
     step = max(1, BLOCK // len(candidates))
     for start in range(0, len(queries), step):
@@ -97,13 +97,6 @@ def _triplets(ranking: Ranking, queries: np.ndarray, candidates: np.ndarray) -> 
         correct[part] = np.einsum("nd,nd->n", queries[of[part]], gap) > 0
     sums, counts = (np.bincount(of, values, len(queries)) for values in (correct, None))
     return {"triplets": np.divide(sums, counts, out=np.full(len(queries), np.nan), where=counts > 0)}
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    vectors = vectors.astype(np.float32)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: np.ndarray = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
-    return unit
 
 
 def mean_scores(values: Mapping[str, np.ndarray]) -> dict[str, float]:

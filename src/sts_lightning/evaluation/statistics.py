@@ -62,6 +62,13 @@ def require_finite(vectors: np.ndarray) -> np.ndarray:
     return vectors
 
 
+def unit_rows(vectors: np.ndarray) -> np.ndarray:
+    """Scale rows to length 1 in their own dtype, (N, D) -> (N, D); a zero row stays as it is."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: np.ndarray = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+    return unit
+
+
 def pair_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Cosine of corresponding rows in float64, 0 where a vector is 0: (N, D), (N, D) -> (N,).
 

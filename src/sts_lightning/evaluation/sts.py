@@ -2,54 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired, TypedDict, get_args
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
 from sts_lightning.core.choices import Aggregate
-from sts_lightning.core.errors import ConfigError
-from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.readers.sts_sets import STSTask, tables_of
 from sts_lightning.data.table import Table, gold_of
 from sts_lightning.data.tasks import Task, rankings_of, scored_tasks
-from sts_lightning.evaluation.binary import BinaryScores, Thresholds, describe, is_binary, score_binary
+from sts_lightning.evaluation.binary import Thresholds, describe, is_binary, score_binary
 from sts_lightning.evaluation.dev_scores import ranking_entry
 from sts_lightning.evaluation.encoding import Embedded, Encoder, encode_distinct
-from sts_lightning.evaluation.statistics import Correlations, correlate, pair_cosines
+from sts_lightning.evaluation.statistics import correlate, pair_cosines
 from sts_lightning.runs.metrics import main_score
 from sts_lightning.runs.predictions import SELECTS, Values
 
 
-class TaskResult(Correlations):
-    """Aggregated score of a task, and the scores of its subsets; ``binary`` if it has only two labels."""
+class TestResult(TypedDict):
+    """Scores of test tasks as stored: of each those of `score_subsets`, or a `ranking_entry`.
 
-    subsets: dict[str, Correlations]
-    binary: NotRequired[BinaryScores]
+    Of a task with two labels alone there is ``binary`` too, see `score_binary`.
 
-
-class STSResult(TypedDict):
-    """Scores of a list of tasks; ``average`` is the plain mean of the tasks' Spearman."""
+    ``average`` is that of `average_of`, ``deployed`` what `score_quantized` returns.
+    """
 
     aggregate: Aggregate
     average: float
-    tasks: dict[str, TaskResult]
+    tasks: dict[str, Any]
+    deployed: NotRequired[dict[str, Any]]
 
 
-TestResult = Mapping[str, Any]
-"""Scores of test tasks as stored: an `STSResult`, where ``tasks`` may have rankings too."""
-
-
-def check_aggregate(aggregate: str) -> None:
-    """Reject an unknown aggregate with a `ConfigError`."""
-    if aggregate not in get_args(Aggregate):
-        raise ConfigError(f"aggregate must be one of {', '.join(get_args(Aggregate))}, got {aggregate!r}.")
-
-
-def evaluate_sts(encoder: Encoder, tasks: Sequence[STSTask], aggregate: Aggregate = "all") -> STSResult:
+def evaluate_sts(encoder: Encoder, tasks: Sequence[STSTask], aggregate: Aggregate = "all") -> TestResult:
     """Score tasks, at least one, by the correlation of cosine and gold score."""
-    check_aggregate(aggregate)
-    tables = [table for task in tasks for table in task.subsets.values()]
-    return score_tasks(tasks, encode_pairs(encoder, tables), aggregate)
+    return score_tasks(tasks, encode_pairs(encoder, tables_of(tasks)), aggregate)
 
 
 def encode_pairs(encoder: Encoder, tables: Sequence[Table]) -> list[np.ndarray]:
@@ -73,50 +59,30 @@ def table_cosines(vectors: Embedded, tables: Sequence[Table]) -> list[np.ndarray
 
 
 def score_tasks(
-    tasks: Sequence[STSTask],
-    cosines: Sequence[np.ndarray],
+    tasks: Sequence[Task],
+    cosines: Iterable[np.ndarray],
     aggregate: Aggregate,
     thresholds: Thresholds | None = None,
-) -> STSResult:
-    """Correlate cosines with gold scores.
+    values: Mapping[str, Values] = {},
+) -> TestResult:
+    """Correlate the cosines of scored pairs with their gold scores, and average the scores of queries.
 
     Args:
         tasks: At least one task.
-        cosines: Cosines of the pairs of each subset of each task, in order.
+        cosines: Cosines of the pairs of each subset of each task of scored pairs, in order.
         aggregate: How the subsets of a task become one score.
         thresholds: Thresholds for tasks with two labels; by default the best of each task.
+        values: Scores of the queries of each ranking, by its name.
     """
     remaining = iter(cosines)
-    results: dict[str, TaskResult] = {}
-    for task in tasks:
+    results: dict[str, Any] = {}
+    for task in scored_tasks(tasks):
         golds = [gold_of([table]) for table in task.subsets.values()]
         of_task = [next(remaining) for _ in golds]
         results[task.name] = score_subsets(list(task.subsets), of_task, golds, aggregate)
         gold = np.concatenate(golds)
         if is_binary(gold):
             results[task.name]["binary"] = score_binary(np.concatenate(of_task), gold, thresholds)
-    return {"aggregate": aggregate, "average": average_of(results), "tasks": results}
-
-
-def score_test(
-    tasks: Sequence[Task],
-    cosines: Sequence[np.ndarray],
-    values: Mapping[str, Values],
-    aggregate: Aggregate,
-    thresholds: Thresholds | None = None,
-) -> TestResult:
-    """Score tasks of pairs by `score_tasks`, and rankings by the means over their queries.
-
-    Args:
-        tasks: At least one task.
-        cosines: As for `score_tasks`.
-        values: Scores of the queries of each ranking, by its name.
-        aggregate: How the subsets of a task become one score.
-        thresholds: As for `score_tasks`.
-    """
-    results: dict[str, Any] = {}
-    if scored := scored_tasks(tasks):
-        results |= score_tasks(scored, cosines, aggregate, thresholds)["tasks"]
     results |= {task.name: ranking_entry(values[task.name], task) for task in rankings_of(tasks)}
     return {"aggregate": aggregate, "average": average_of(results), "tasks": results}
 
@@ -132,22 +98,16 @@ def average_of(results: Mapping[str, Mapping[str, Any]]) -> float:
 
 def score_subsets(
     names: Sequence[str], cosines: Sequence[np.ndarray], golds: Sequence[np.ndarray], aggregate: Aggregate
-) -> TaskResult:
-    """Correlate the cosines of a task's subsets with their gold scores."""
+) -> dict[str, Any]:
+    """Correlate the cosines of a task's subsets with their gold scores, and aggregate the correlations."""
     subsets = {
         name: correlate(cosine, gold) for name, cosine, gold in zip(names, cosines, golds, strict=True)
     }
     if aggregate == "all":
-        whole = correlate(np.concatenate(cosines), np.concatenate(golds))
-        return {
-            "spearman": whole["spearman"],
-            "pearson": whole["pearson"],
-            "pairs": whole["pairs"],
-            "subsets": subsets,
-        }
+        return {**correlate(np.concatenate(cosines), np.concatenate(golds)), "subsets": subsets}
     scores = subsets.values()
     sizes = [score["pairs"] for score in scores]
-    weights = sizes if aggregate == "wmean" else None
+    weights = {"wmean": sizes, "mean": None}[aggregate]
     return {
         "spearman": float(np.average([score["spearman"] for score in scores], weights=weights)),
         "pearson": float(np.average([score["pearson"] for score in scores], weights=weights)),

@@ -6,42 +6,26 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
 
-from sts_lightning.core.choices import Classifier, SentEvalText, TextFound
+from sts_lightning.core.choices import SentEvalText, TextFound
 from sts_lightning.core.errors import ConfigError, at_setting
 from sts_lightning.data.files import load_test_files
 from sts_lightning.data.readers.row_values import check_score_range
-from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask, load_sts_tasks, tables_of, text_found
+from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, load_sts_tasks, tables_of, text_found
 from sts_lightning.data.table import Table
 from sts_lightning.data.tasks import Task, hashes_of, rankings_of, scored_tasks
-from sts_lightning.evaluation.deployed import score_deployed
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb import MTEBScore, evaluate_mteb, find_mteb_tasks
-from sts_lightning.evaluation.retrieval import encode_ranking
-from sts_lightning.evaluation.statistics import require_finite
-from sts_lightning.evaluation.sts import (
-    describe_binary,
-    encode_tables,
-    score_tasks,
-    score_test,
-    spearman_row,
-    table_cosines,
-)
-from sts_lightning.papers.classification import (
-    PROBING_TASKS,
-    TRANSFER_TASKS,
-    ClassificationTask,
-    load_probing_tasks,
-    load_transfer_tasks,
-)
-from sts_lightning.papers.transfer import evaluate_transfer
-from sts_lightning.papers.vector_ranks import rank_tasks
+from sts_lightning.evaluation.score import score_encoder
+from sts_lightning.evaluation.statistics import require_finite, unit_rows
+from sts_lightning.evaluation.sts import describe_binary, spearman_row
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.predictions import found_on, save_predictions
+from sts_lightning.runs.predictions import save_predictions
 
 log = logging.getLogger(__name__)
 
@@ -85,9 +69,25 @@ class UnitVectors:
         encode: Any = self.encoder.encode  # of a role only where texts are ranked
         found = encode(sentences) if prompt is None else encode(sentences, prompt=prompt)
         vectors = require_finite(np.asarray(found, dtype=np.float32))
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        unit: np.ndarray = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
-        return unit
+        return unit_rows(vectors)
+
+
+SUITES = {
+    "sts": "sts_lightning.evaluation.suites:open_sts",
+    "mteb": "sts_lightning.evaluation.suites:open_mteb",
+    "transfer": "sts_lightning.papers.suites:open_transfer",
+    "probing": "sts_lightning.papers.suites:open_probing",
+    "rank": "sts_lightning.papers.suites:open_ranks",
+}
+"""Function that reads the tasks of each suite."""
+
+OF_STS = {
+    "test": (None, "scores your own files"),
+    "dims": ([], "scores vectors of other sizes and types"),
+    "vectors": (["float32"], "scores vectors of other sizes and types"),
+    "rank": (False, "has ranks beside its scores"),
+}
+"""Settings of ``suite=sts`` alone: the value without effect, and what they are for."""
 
 
 def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
@@ -100,40 +100,20 @@ def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
     Raises:
         UserError: A task is unknown, its data cannot be read, or a package is missing.
     """
+    for key, (without, what) in OF_STS.items():
+        if cfg.suite != "sts" and cfg[key] != without:
+            raise ConfigError(f"{key}: only suite=sts {what}.", key=key)
     names = tuple(dict.fromkeys(cfg.tasks or ()))  # each once, or it would count twice in the average
-    files = _test_files(cfg)
-    for key, usual in (("dims", []), ("vectors", ["float32"])):
-        if cfg.suite != "sts" and cfg[key] != usual:
-            raise ConfigError(f"{key}: only suite=sts scores vectors of other sizes and types.", key=key)
-    if cfg.rank and cfg.suite != "sts":
-        raise ConfigError("rank: only suite=sts has ranks beside its scores.", key="rank")
+    open_tasks: Callable[[DictConfig, tuple[str, ...], SentEvalText], Suite] = resolve_name(SUITES[cfg.suite])
     with at_setting("data_root"):
-        if cfg.suite == "sts":
-            return _sts(cfg, names or (() if files else SEVEN_TASKS), files, text)
-        if cfg.suite == "rank":
-            return _ranks(load_sts_tasks(cfg.data_root, names or SEVEN_TASKS, text))
-        if cfg.suite == "transfer":
-            tasks = load_transfer_tasks(cfg.data_root, names or TRANSFER_TASKS)
-            return _classification(tasks, cfg.folds, cfg.classifier, f"{cfg.folds} folds")
-        if cfg.suite == "probing":
-            tasks = load_probing_tasks(cfg.data_root, names or tuple(PROBING_TASKS))
-            return _classification(tasks, cfg.folds, cfg.classifier)
-    if not names:
-        needs = "suite=mteb needs tasks=[...], names of MTEB's tasks such as Banking77Classification."
-        raise ConfigError(needs, key="tasks")
-    return _mteb(names)
+        return open_tasks(cfg, names, text)
 
 
-def _test_files(cfg: DictConfig) -> tuple[str, ...]:
-    """Return the paths of the user's test files."""
-    if cfg.test is None:
-        return ()
-    if cfg.suite != "sts":
-        raise ConfigError("test: only suite=sts scores your own files.", key="test")
-    return (cfg.test,) if isinstance(cfg.test, str) else tuple(cfg.test)
-
-
-def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: SentEvalText) -> Suite:
+def open_sts(cfg: DictConfig, names: tuple[str, ...], text: SentEvalText) -> Suite:
+    """Read tasks of scored pairs or of queries: the user's files and named ones, else the seven."""
+    given = cfg.test or ()
+    files = (given,) if isinstance(given, str) else tuple(given)
+    names = names or (() if files else SEVEN_TASKS)
     tasks: list[Task] = []
     if files:
         try:
@@ -144,7 +124,7 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
         with at_setting("test"):
             tasks += load_test_files(files, columns, cfg.score_range)
     if names:
-        tasks += load_sts_tasks(cfg.data_root, tuple(names), text)
+        tasks += load_sts_tasks(cfg.data_root, names, text)
     shared = sorted({task.name for task in tasks[: len(files)]} & set(names))
     if shared:
         raise ConfigError(
@@ -166,60 +146,31 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
             raise ConfigError(f"{key}: only scored pairs have such scores.", key=key)
 
     def score(encoder: Encoder, folder: Path) -> Scored:
+        found = score_encoder(encoder, tasks, cfg.aggregate, rank=cfg.rank, dims=cfg.dims, types=cfg.vectors)
+        assert found.test is not None
         folder.mkdir(parents=True, exist_ok=True)
-        if rankings:
-            encode: Any = encoder.encode
-            values = {task.name: encode_ranking(encode, task) for task in rankings}
-            save_predictions(RunFolder(folder), tasks, values)
-            return {**score_test(tasks, [], values, cfg.aggregate)}, {}
-        vectors = encode_tables(encoder, tables)
-        cosines = table_cosines(vectors, tables)
-        result = score_tasks(scored, cosines, cfg.aggregate)
-        save_predictions(RunFolder(folder), tasks, found_on(tasks, cosines))
-        for line in describe_binary(result["tasks"]):
+        save_predictions(RunFolder(folder), tasks, found.test_found)
+        for line in describe_binary(found.test["tasks"]):
             log.info("%s", line)
-        deployed = score_deployed(vectors, scored, cfg.aggregate, cfg.dims, cfg.vectors)
-        ranks = {"rank": rank_tasks(scored, vectors)} if cfg.rank else {}
-        return {**result} | ({"deployed": deployed} if deployed else {}) | ranks, spearman_row(result)
+        ranks = {} if found.ranks is None else {"rank": found.ranks}
+        return {**found.test, **ranks}, spearman_row(found.test)
 
     texts = [*tables, *(Table({"sentence1": texts}) for task in rankings for _, texts in task.texts())]
     title = ("Spearman x 100", f"aggregate={cfg.aggregate}")
     return Suite(score, text_found(tables), texts, hashes_of(tasks), title)
 
 
-def _ranks(tasks: Sequence[STSTask]) -> Suite:
-    tables = [table for task in tasks for table in task.subsets.values()]
-
-    def score(encoder: Encoder, folder: Path) -> Scored:
-        result = rank_tasks(tasks, encode_tables(encoder, tables))
-        return {**result}, _row(result["average"], {**result["tasks"]})
-
-    title = ("Energy rank of the test sentences' vectors", "99 % of the squared singular values")
-    return Suite(score, text_found(tables), title=title)
-
-
-def _classification(
-    tasks: Sequence[ClassificationTask], folds: int, classifier: Classifier, *how: str
-) -> Suite:
-    if folds < 2:  # scikit-learn says so too, but not before all sentences are encoded
-        raise ConfigError(f"folds must be at least 2, got {folds}.", key="folds")
-
-    def score(encoder: Encoder, folder: Path) -> Scored:
-        result = evaluate_transfer(encoder, tasks, folds, classifier)
-        settings = {"folds": folds, "classifier": classifier}
-        return {**result, **settings}, _row(result["average"], result["tasks"])
-
-    title = ("Accuracy x 100", "logistic regression", f"classifier={classifier}", *how)
-    return Suite(score, title=title)
-
-
-def _mteb(names: Sequence[str]) -> Suite:
+def open_mteb(cfg: DictConfig, names: Sequence[str], text: SentEvalText) -> Suite:
+    """Find tasks of MTEB by their names."""
+    if not names:
+        needs = "suite=mteb needs tasks=[...], names of MTEB's tasks such as Banking77Classification."
+        raise ConfigError(needs, key="tasks")
     tasks = find_mteb_tasks(names)
 
     def score(encoder: Encoder, folder: Path) -> Scored:
         result = evaluate_mteb(encoder, tasks, folder / "mteb")
         labelled = {_label(name, task): task for name, task in result["tasks"].items()}
-        return {**result}, _row(result["average"], labelled)
+        return {**result}, row_of(result["average"], labelled)
 
     return Suite(score, title=("MTEB's main scores x 100",))
 
@@ -231,6 +182,7 @@ def _label(name: str, task: MTEBScore) -> str:
     return f"{name} ({'; '.join(map(', '.join, unusual))})" if unusual else name
 
 
-def _row(average: float, tasks: dict[str, Any]) -> dict[str, float]:
+def row_of(average: float, tasks: dict[str, Any]) -> dict[str, float]:
+    """Return the score of each task for the terminal, and of several their average."""
     row = {name: task["score"] for name, task in tasks.items()}
     return {**row, "average": average} if len(row) > 1 else row

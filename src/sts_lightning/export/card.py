@@ -13,7 +13,7 @@ import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from sts_lightning.config.check import flat
+from sts_lightning.config.check import flatten
 from sts_lightning.core.choices import ExportFormat, Role
 from sts_lightning.core.errors import UserError
 from sts_lightning.data.overlap import filter_of
@@ -120,7 +120,7 @@ def card_facts(folder: Path) -> dict[str, Any]:
     metrics = run.metrics() if run.metrics_file.exists() else RunMetrics(None)
     predicted = metrics.test is not None and run.predictions_file.exists()
     intervals = score_intervals([load_predictions(run)]) if predicted else {}
-    source = _last(flat(settings).get("data._target_"))
+    source = _last(flatten(settings).get("data._target_"))
     path = settings.get("path")
     on_hub = source in ("pairs_hub", "triplets_hub") and isinstance(path, str) and not Path(path).exists()
     return {
@@ -134,7 +134,8 @@ def card_facts(folder: Path) -> dict[str, Any]:
             for name, interval in intervals.items()
             if abs(interval.estimate - metrics.scores.get(name, math.nan)) <= 0.005
         },
-        "mixed": "averaged" in metrics.details or flat(metrics.details).get("wise_ft.share") not in (None, 1),
+        "mixed": "averaged" in metrics.details
+        or flatten(metrics.details).get("wise_ft.share") not in (None, 1),
         "datasets": [path] if on_hub else None,
     }
 
@@ -168,7 +169,7 @@ def _licence(name: str) -> dict[str, Any]:
 
 def _recipe(settings: Mapping[Any, Any], details: Mapping[str, Any]) -> dict[str, Any]:
     """Return the known settings of the training and details of the results, by the card's names of them."""
-    chosen, results, start = flat(settings), flat(details), settings.get("init_from")
+    chosen, results, start = flatten(settings), flatten(details), settings.get("init_from")
     share = results.get("averaged.share" if "averaged" in details else "wise_ft.share")
     averaged = ", ".join(Path(run).name for run in results.get("averaged.runs") or ())
     rows = {

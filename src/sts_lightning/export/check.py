@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from sts_lightning.core.choices import ExportFormat, Role
+from sts_lightning.core.choices import Role
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.loading.hub import ModelFiles
 from sts_lightning.models.loading.own_file import BASE
-from sts_lightning.models.loading.pipeline import tolerance_of
+from sts_lightning.models.same_vectors import tolerance_of
 from sts_lightning.models.text.template import BARE, SLOT, set_post_processor
 from sts_lightning.runs.folder import RunFolder
 
@@ -50,6 +50,24 @@ Vectors = Callable[[Sequence[str], Role | None], np.ndarray]
 
 Reader = Callable[[Path, EncodingConfig, bool, torch.dtype], Vectors]
 """Map from a folder, its settings, whether code of the model may be run, and the run's dtype, to vectors."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of exports.
+
+    Attributes:
+        library: Library that it is for.
+        write: Writer of a folder, which returns the content of `OWN_FILE`; its encoder must not be used
+            afterwards.
+        read: How the library computes the vectors of a folder.
+        bare: Whether it holds the transformer alone, without dense layers and subtracted templates.
+    """
+
+    library: str
+    write: Callable[[SentenceEncoder, Path], dict[str, Any]]
+    read: Reader
+    bare: bool = False
 
 
 class NotReadableHereError(Exception):
@@ -84,38 +102,36 @@ def texts_of(run: RunFolder) -> tuple[list[str], list[str]]:
 
 
 def expect(
-    encoder: SentenceEncoder, queries: Sequence[str], documents: Sequence[str], format_: ExportFormat
+    encoder: SentenceEncoder, queries: Sequence[str], documents: Sequence[str], bare: bool
 ) -> Expected:
     """Compute the vectors that an export has to give.
-
-    Those of a format without dense layers and subtracted templates are without them.
 
     Args:
         encoder: Encoder of the run.
         queries: Texts of queries.
         documents: Texts of documents.
-        format_: Format of the export.
+        bare: Whether the format holds the transformer alone.
     """
     rows = encoder.tokenizer
     queries, documents = rows.cut(queries), rows.cut(documents)
     long = []
-    if rows.evaluation_length is not None and rows.evaluation_length <= LONGEST:
-        long = [LONG * (rows.evaluation_length // 4 + 5)]
+    if rows.lengths.eval is not None and rows.lengths.eval <= LONGEST:
+        long = [LONG * (rows.lengths.eval // 4 + 5)]
     texts: dict[Role | None, list[str]] = {None: [*queries, *documents, *long]}
     if rows.roles:
         texts |= {"query": [*queries, *long], "document": [*documents, *long]}
     kept = encoder.config, encoder.tells_truncation
     encoder.tells_truncation = False
-    if format_ in ("adapter", "merged"):
+    if bare:
         encoder.config = replace(encoder.config, projection="none", denoise_evaluation=False)
     vectors = {role: encoder.encode(some, prompt=role) for role, some in texts.items()}
     encoder.config, encoder.tells_truncation = kept
-    return Expected(texts, vectors, tolerance_of(encoder), encoder.backbone.dtype)
+    return Expected(texts, vectors, tolerance_of(encoder.plain_backbone).value, encoder.backbone.dtype)
 
 
 def check(
     folder: Path,
-    format_: ExportFormat,
+    format_: Format,
     config: EncodingConfig,
     expected: Expected,
     trust_remote_code: bool = False,
@@ -136,9 +152,9 @@ def check(
     Raises:
         CheckpointError: The library cannot read the folder, or a vector is another one.
     """
-    library, read = READERS[format_]
+    library = format_.library
     try:
-        vectors = read(folder, config, trust_remote_code, expected.dtype)
+        vectors = format_.read(folder, config, trust_remote_code, expected.dtype)
         found = {role: vectors(texts, role) for role, texts in expected.texts.items()}
     except (ImportError, NotReadableHereError) as error:
         log.warning("WARNING: the export was not compared with the run in %s: %s", library, error)
@@ -179,9 +195,10 @@ def _differs(library: str, how: str, text: str, role: Role | None) -> Checkpoint
     )
 
 
-def _in_sentence_transformers(
+def in_sentence_transformers(
     folder: Path, config: EncodingConfig, trust_remote_code: bool, dtype: torch.dtype
 ) -> Vectors:
+    """Read a folder as a user of sentence-transformers does, on the CPU; its dtype is that of the folder."""
     from sentence_transformers import SentenceTransformer
 
     own_code = any(folder.glob("*.py"))  # of this project, or of a model whose code has been run already
@@ -200,14 +217,15 @@ def _in_sentence_transformers(
     return vectors
 
 
-def _in_transformers(
+def in_transformers(
     folder: Path, config: EncodingConfig, trust_remote_code: bool, dtype: torch.dtype
 ) -> Vectors:
-    model = _load_bare(str(folder), trust_remote_code)
-    return _pooled(model, model, folder, config)
+    """Read a folder whose hidden states whoever uses it has to pool."""
+    return _pooled(_load_bare(str(folder), trust_remote_code), folder, config)
 
 
-def _in_peft(folder: Path, config: EncodingConfig, trust_remote_code: bool, dtype: torch.dtype) -> Vectors:
+def in_peft(folder: Path, config: EncodingConfig, trust_remote_code: bool, dtype: torch.dtype) -> Vectors:
+    """Read an adapter on its base, which is not in the folder if it has a name."""
     from peft import PeftConfig, PeftModel
 
     adapter = PeftConfig.from_pretrained(str(folder))
@@ -220,7 +238,7 @@ def _in_peft(folder: Path, config: EncodingConfig, trust_remote_code: bool, dtyp
         if is_out_of_memory(error):
             raise
         raise NotReadableHereError(f"its base {base} cannot be loaded by transformers ({error})") from error
-    return _pooled(PeftModel.from_pretrained(bare, str(folder)), bare, folder, config)
+    return _pooled(PeftModel.from_pretrained(bare, str(folder)), folder, config, bare)
 
 
 def _load_bare(source: str, trust_remote_code: bool, **options: Any) -> Any:
@@ -236,14 +254,14 @@ def _load_bare(source: str, trust_remote_code: bool, **options: Any) -> Any:
     return auto.from_pretrained(source, trust_remote_code=trust_remote_code, **options)
 
 
-def _pooled(model: Any, bare: Any, folder: Path, config: EncodingConfig) -> Vectors:
+def _pooled(model: Any, folder: Path, config: EncodingConfig, bare: Any = None) -> Vectors:
     """Return the pooling by the settings of a model without its own, as a user of it has to do it.
 
     Args:
-        model: Model, with its adapter.
-        bare: Model without it.
+        model: Model, with its adapter if any.
         folder: Folder of the tokenizer.
         config: Settings of the encoder.
+        bare: Model without its adapter.
     """
     from transformers import AutoTokenizer
 
@@ -252,19 +270,16 @@ def _pooled(model: Any, bare: Any, folder: Path, config: EncodingConfig) -> Vect
         set_post_processor(tokenizer, without)
     # Neither dense layers nor subtracted templates are in the hidden states of a transformer.
     settings = config.as_json() | {"projection": "none", "denoise_evaluation": False}
-    encoder = SentenceEncoder(bare, tokenizer, **settings)
+    encoder = SentenceEncoder(bare or model, tokenizer, **settings)
     encoder.backbone = model
     encoder.tells_truncation = False
-
-    def vectors(texts: Sequence[str], role: Role | None) -> np.ndarray:
-        return encoder.encode(texts, prompt=role)
-
-    return vectors
+    return lambda texts, role: encoder.encode(texts, prompt=role)
 
 
-def _in_onnxruntime(
+def in_onnxruntime(
     folder: Path, config: EncodingConfig, trust_remote_code: bool, dtype: torch.dtype
 ) -> Vectors:
+    """Read a graph and its tokenizer, without torch and transformers."""
     import onnxruntime
     from tokenizers import Tokenizer
 
@@ -288,12 +303,3 @@ def _in_onnxruntime(
         return np.concatenate(found)
 
     return vectors
-
-
-READERS: dict[ExportFormat, tuple[str, Reader]] = {
-    "sentence-transformers": ("sentence-transformers", _in_sentence_transformers),
-    "merged": ("transformers", _in_transformers),
-    "adapter": ("peft", _in_peft),
-    "onnx": ("onnxruntime", _in_onnxruntime),
-}
-"""Library that an export is for, and how its vectors are computed there."""

@@ -13,7 +13,16 @@ from safetensors import SafetensorError
 from sts_lightning.core.choices import ExportFormat
 from sts_lightning.core.errors import CheckpointError, ConfigError, StorageError
 from sts_lightning.core.files import check_new_folder, new_folder
-from sts_lightning.export.check import check, expect, texts_of
+from sts_lightning.export.check import (
+    Format,
+    check,
+    expect,
+    in_onnxruntime,
+    in_peft,
+    in_sentence_transformers,
+    in_transformers,
+    texts_of,
+)
 from sts_lightning.export.merged import write_merged
 from sts_lightning.export.onnx import write_onnx
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
@@ -82,17 +91,17 @@ def export(
             "its vectors differ; --format sentence-transformers includes them.",
         )
     # Before the backbone is changed.
-    expected = expect(encoder, *texts_of(source), format_)
+    expected = expect(encoder, *texts_of(source), FORMATS[format_].bare)
     restrain_library()
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
     with new_folder(folder) as inside:
         try:
-            described = WRITERS[format_](encoder, inside)
+            described = FORMATS[format_].write(encoder, inside)
         except SafetensorError as error:  # safetensors' error for a failed write, as on a full disk
             raise StorageError(f"{folder}: its weights cannot be written ({error}).") from error
-        config = replace(encoder.config, evaluation_length=encoder.tokenizer.evaluation_length)
+        config = replace(encoder.config, evaluation_length=encoder.tokenizer.lengths.eval)
         del encoder  # its memory is that of the model that is loaded now
-        described["checked"] = check(inside, format_, config, expected, trust_remote_code)
+        described["checked"] = check(inside, FORMATS[format_], config, expected, trust_remote_code)
         write_json(inside / OWN_FILE, described)
         if card is not None:
             (inside / "README.md").write_text(card(inside), "utf-8")
@@ -113,10 +122,11 @@ def write_adapter(encoder: SentenceEncoder, folder: Path) -> dict[str, Any]:
     return write_parts(encoder, folder)
 
 
-WRITERS: dict[ExportFormat, Callable[[SentenceEncoder, Path], dict[str, Any]]] = {
-    "adapter": write_adapter,
-    "merged": write_merged,
-    "sentence-transformers": write_sentence_transformers,
-    "onnx": write_onnx,
+FORMATS: dict[ExportFormat, Format] = {
+    "adapter": Format("peft", write_adapter, in_peft, bare=True),
+    "merged": Format("transformers", write_merged, in_transformers, bare=True),
+    "sentence-transformers": Format(
+        "sentence-transformers", write_sentence_transformers, in_sentence_transformers
+    ),
+    "onnx": Format("onnxruntime", write_onnx, in_onnxruntime),
 }
-"""Writer of each format, which returns the content of `OWN_FILE`; its encoder must not be used afterwards."""

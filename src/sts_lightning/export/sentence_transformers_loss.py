@@ -10,7 +10,7 @@ from sentence_transformers.base.losses import CachedLossMixin
 from torch import Tensor, nn
 
 from sts_lightning.core.choices import LabelKind
-from sts_lightning.losses.base import LABEL_WORDS, TOP_SCORE, Loss, accepts, check_declared
+from sts_lightning.losses.base import LABEL_WORDS, TOP_SCORE, Loss, check_declared
 from sts_lightning.regularizers.base import Regularizer
 
 
@@ -57,8 +57,8 @@ class SentenceTransformersLoss(CachedLossMixin, nn.Module):
         super().__init__()
         name = type(loss).__name__
         check_declared(loss)
-        if loss.requires:
-            what = ", ".join(loss.requires)
+        if loss.needs.required_inputs:
+            what = ", ".join(loss.needs.required_inputs)
             raise ValueError(f"{name} needs {what} of an auxiliary model, which only train.py runs.")
         if regularizer is not None and regularizer.needs_phases:
             raise ValueError("regularizer: phase1 and phase2 differ, and only train.py finds the switch.")
@@ -103,9 +103,9 @@ class SentenceTransformersLoss(CachedLossMixin, nn.Module):
         """Return labels as losses take them: scores in [0, 5], classes, or none."""
         kind: LabelKind = "none" if labels is None else "score"
         if labels is not None and not labels.is_floating_point():
-            kind = "class" if self.score_range is None and "class" in self.loss.labels else "score"
-        if not accepts(self.loss, num_views) or kind not in self.loss.labels:
-            needs = f"{type(self.loss).__name__} needs {self.loss.needs()}"
+            kind = "class" if self.score_range is None and "class" in self.loss.needs.labels else "score"
+        if not self.loss.needs.accepts(num_views) or kind not in self.loss.needs.labels:
+            needs = f"{type(self.loss).__name__} needs {self.loss.needs}"
             raise ValueError(f"{needs}, but the data set gives {num_views} columns and {LABEL_WORDS[kind]}.")
         if labels is None or kind == "class":
             return None if labels is None else labels.long().reshape(size)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import torch
@@ -19,46 +21,128 @@ TOP_SCORE = 5.0
 """The highest similarity score; the lowest is 0."""
 
 
-class Loss(nn.Module, ABC):
-    """Base class of losses: functions of the embeddings of a batch and, if any, its labels.
-
-    A subclass declares the views and labels that it needs. A configuration that combines it with other data
-    is thus rejected before any weights are loaded. A loss that needs the size D of an embedding or the
-    highest label, as with a head, has the constructor arguments ``dimension`` and ``top_label``. They follow
-    from the model and the data and are not settings.
+@dataclass(frozen=True)
+class Needs:
+    """What a loss accepts; without a declaration it accepts nothing.
 
     Attributes:
-        views: Numbers of views V that the loss accepts.
-        more_views: Whether it accepts every larger number too, as with any number of hard negatives.
-        labels: Labels that the loss accepts.
-        takes: Names of further arguments of `forward`, from the batch (``sentence_ids``), a queue
-            (``negatives``) or an auxiliary model (``teacher``).
-        requires: Those of them without which the loss cannot be computed.
-        least_batch: Smallest number of rows with a gradient: 2 for a loss that compares rows, 1 for a loss of
-            each row alone.
-        least_rows: Smallest number of rows for which it is defined.
-        compares: Whether it compares the labels of a batch, and so has no gradient where all are equal.
-        observed: Further quantities of the last call, such as the accuracy of a head; logged in training.
+        views: Numbers of views V.
+        labels: Labels.
+        more_views: Whether it accepts every larger number of views too, as with any number of hard negatives.
+        optional_inputs: Names of further arguments of `Loss.forward`, from the batch (``sentence_ids``), a
+            queue (``negatives``) or an auxiliary model (``teacher``).
+        required_inputs: Those without which the loss cannot be computed.
+        min_batch_for_gradient: Smallest number of rows with a gradient: 2 for a loss that compares rows, 1
+            for a loss of each row alone.
+        min_batch: Smallest number of rows for which it is defined.
+        different_labels: Whether it compares the labels of a batch, and so has no gradient where all are
+            equal.
     """
 
-    views: tuple[int, ...]
+    views: tuple[int, ...] = ()
+    labels: tuple[LabelKind, ...] = ()
     more_views: bool = False
-    labels: tuple[LabelKind, ...]
-    takes: tuple[str, ...] = ()
-    requires: tuple[str, ...] = ()
-    least_batch: int = 2
-    least_rows: int = 1
-    compares: bool = False
+    optional_inputs: tuple[str, ...] = ()
+    required_inputs: tuple[str, ...] = ()
+    min_batch_for_gradient: int = 2
+    min_batch: int = 1
+    different_labels: bool = False
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.observed: dict[str, Tensor] = {}
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Further arguments of `Loss.forward`, the required ones first."""
+        return self.required_inputs + self.optional_inputs
 
-    def needs(self) -> str:
+    def accepts(self, num_views: int) -> bool:
+        """Return whether a number of views is accepted."""
+        return num_views in self.views or (self.more_views and num_views > max(self.views))
+
+    def select(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of the given arguments that the loss takes."""
+        return {name: given[name] for name in self.inputs if name in given}
+
+    @staticmethod
+    def both(parts: Iterable[Needs]) -> Needs:
+        """Return the needs of losses that read the same batch."""
+        every = list(parts)
+        views = dict.fromkeys(number for needs in every for number in needs.views)
+        return Needs._combined(
+            every,
+            views=tuple(number for number in views if all(needs.accepts(number) for needs in every)),
+            labels=tuple(kind for kind in every[0].labels if all(kind in needs.labels for needs in every)),
+            more_views=all(needs.more_views for needs in every),
+            min_batch_for_gradient=max(needs.min_batch_for_gradient for needs in every),
+            min_batch=max(needs.min_batch for needs in every),
+        )
+
+    @staticmethod
+    def any(parts: Iterable[Needs]) -> Needs:
+        """Return the needs of losses of which one reads each batch."""
+        every = list(parts)
+        return Needs._combined(
+            every,
+            views=tuple(dict.fromkeys(number for needs in every for number in needs.views)),
+            labels=tuple(dict.fromkeys(label for needs in every for label in needs.labels)),
+            more_views=any(needs.more_views for needs in every),
+            min_batch_for_gradient=min(needs.min_batch_for_gradient for needs in every),
+            min_batch=min(needs.min_batch for needs in every),
+        )
+
+    @staticmethod
+    def _combined(every: Sequence[Needs], **settings: Any) -> Needs:
+        required = dict.fromkeys(name for needs in every for name in needs.required_inputs)
+        optional = dict.fromkeys(name for needs in every for name in needs.optional_inputs)
+        return Needs(
+            required_inputs=tuple(required),
+            optional_inputs=tuple(name for name in optional if name not in required),
+            different_labels=all(needs.different_labels for needs in every),
+            **settings,
+        )
+
+    def __str__(self) -> str:
         """Return the accepted views and labels in words, for messages."""
         labels = " or ".join(LABEL_WORDS[label] for label in self.labels)
         views = f"{min(self.views)} or more" if self.more_views else " or ".join(map(str, self.views))
         return f"{views} views and {labels}"
+
+
+DECLARED_IN_0_3 = {
+    "views": "views",
+    "labels": "labels",
+    "more_views": "more_views",
+    "takes": "optional_inputs",
+    "requires": "required_inputs",
+    "least_batch": "min_batch_for_gradient",
+    "least_rows": "min_batch",
+    "compares": "different_labels",
+}
+"""Attributes of a class by which a loss of version 0.3 declares its needs."""
+
+
+class Loss(nn.Module, ABC):
+    """Base class of losses: functions of the embeddings of a batch and, if any, its labels.
+
+    A subclass declares what it needs, as in ``needs = Needs(views=(2,), labels=("score",))``. A configuration
+    that combines it with other data is thus rejected before any weights are loaded. A loss that needs the
+    size D of an embedding or the highest label, as with a head, has the constructor arguments ``dimension``
+    and ``top_label``. They follow from the model and the data and are not settings.
+
+    Attributes:
+        needs: What the loss accepts.
+        observed: Further quantities of the last call, such as the accuracy of a head; logged in training.
+    """
+
+    needs = Needs()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = {name: vars(cls)[old] for old, name in DECLARED_IN_0_3.items() if old in vars(cls)}
+        if own:
+            cls.needs = replace(cls.needs, **own)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observed: dict[str, Tensor] = {}
 
     def check_dimension(self, dimension: int) -> None:
         """Raise a ValueError if the loss cannot read embeddings of this size; most losses read any."""
@@ -74,11 +158,6 @@ class Loss(nn.Module, ABC):
         Returns:
             A scalar in float32 (in float64 for float64 embeddings).
         """
-
-
-def accepts(loss: Loss | type[Loss], num_views: int) -> bool:
-    """Return whether a loss accepts a number of views."""
-    return num_views in loss.views or (loss.more_views and num_views > max(loss.views))
 
 
 def repeats(views: Tensor, sentence_ids: Tensor | None, among: slice = slice(1, None)) -> Tensor:
@@ -166,12 +245,12 @@ def check_declared(loss: Loss) -> None:
     Raises:
         ConfigError: A declaration is missing; the message says what to add to the class.
     """
-    views, labels = getattr(loss, "views", None), getattr(loss, "labels", None)
-    known = ", ".join(map(repr, LABEL_WORDS))
+    views, labels = loss.needs.views, loss.needs.labels
+    known, example = ", ".join(map(repr, LABEL_WORDS)), "needs = Needs(views=(2,), labels=('score',))"
     if not (views and isinstance(views, tuple) and all(type(number) is int for number in views)):
-        text = f"the numbers of views that it accepts, as in views = (2,); it has {views!r}."
+        text = f"the numbers of views that it accepts, as in {example}; it has {views!r}."
     elif not (labels and isinstance(labels, tuple) and set(labels) <= LABEL_WORDS.keys()):
-        text = f"the labels that it accepts, some of {known}, as in labels = ('score',); it has {labels!r}."
+        text = f"the labels that it accepts, some of {known}, as in {example}; it has {labels!r}."
     else:
         return
     raise ConfigError(f"the class {type(loss).__name__} must declare {text}", key="loss")

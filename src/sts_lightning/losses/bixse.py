@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import TOP_SCORE, cosine_matrix, repeats, require
+from sts_lightning.losses.base import TOP_SCORE, Needs, cosine_matrix, repeats, require
 from sts_lightning.losses.sigmoid import SigmoidLoss
 
 
@@ -29,7 +29,7 @@ class BiXSELoss(SigmoidLoss):
 
     Args:
         scale: exp(t') at the start, positive.
-        bias: b at the start.
+        bias: b at the start, see `SigmoidLoss`.
         mask_repeats: Whether to leave out candidates with the text of either sentence of the pair.
 
     Example:
@@ -37,10 +37,7 @@ class BiXSELoss(SigmoidLoss):
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
-    views = (2,)
-    more_views = False
-    labels = ("score",)
-    least_batch = 1
+    needs = Needs(views=(2,), labels=("score",), optional_inputs=("sentence_ids",), min_batch_for_gradient=1)
 
     def forward(
         self, views: Tensor, labels: Tensor | None = None, sentence_ids: Tensor | None = None

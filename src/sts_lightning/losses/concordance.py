@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import TOP_SCORE, Loss, cosine_rows, require
+from sts_lightning.losses.base import TOP_SCORE, Loss, Needs, cosine_rows, require
 from sts_lightning.losses.pearson import RESOLUTION
 
 
@@ -30,9 +30,7 @@ class ConcordanceLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
-    views = (2,)
-    labels = ("score",)
-    compares = True
+    needs = Needs(views=(2,), labels=("score",), different_labels=True)
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`."""

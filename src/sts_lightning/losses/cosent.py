@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import Loss, cosine_rows, positive, require
+from sts_lightning.losses.base import Loss, Needs, cosine_rows, positive, require
 
 
 class CoSENTLoss(Loss):
@@ -28,9 +28,7 @@ class CoSENTLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
-    views = (2,)
-    labels = ("score", "class")
-    compares = True
+    needs = Needs(views=(2,), labels=("score", "class"), different_labels=True)
 
     def __init__(self, scale: float = 20.0) -> None:
         super().__init__()

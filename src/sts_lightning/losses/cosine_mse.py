@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import TOP_SCORE, Loss, cosine_rows, require
+from sts_lightning.losses.base import TOP_SCORE, Loss, Needs, cosine_rows, require
 
 
 class CosineMSELoss(Loss):
@@ -24,9 +24,7 @@ class CosineMSELoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
-    views = (2,)
-    labels = ("score",)
-    least_batch = 1
+    needs = Needs(views=(2,), labels=("score",), min_batch_for_gradient=1)
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, require
+from sts_lightning.losses.base import Loss, Needs, require
 from sts_lightning.losses.siamese import Features, features_size, linear, pair_features
 
 
@@ -31,9 +31,7 @@ class CrossEntropyLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), torch.arange(8) % 3)
     """
 
-    views = (2,)
-    labels = ("class",)
-    least_batch = 1
+    needs = Needs(views=(2,), labels=("class",), min_batch_for_gradient=1)
 
     def __init__(self, dimension: int, top_label: float, features: Features = "u_v_diff") -> None:
         super().__init__()

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from sts_lightning.losses.base import (
     Loss,
+    Needs,
     cosine_matrix,
     cosine_rows,
     not_negative,
@@ -41,11 +42,9 @@ class DecoupledLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16))
     """
 
-    views = (2, 3)
-    more_views = True
-    least_rows = 2
-    labels = ("none",)
-    takes = ("sentence_ids",)
+    needs = Needs(
+        views=(2, 3), more_views=True, labels=("none",), optional_inputs=("sentence_ids",), min_batch=2
+    )
 
     def __init__(
         self, temperature: float = 0.05, uniformity_weight: float = 1.0, mask_repeats: bool = True

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from sts_lightning.core.choices import EMPTY, LabelKind
+from sts_lightning.core.choices import EMPTY
 from sts_lightning.core.processes import Shard
 from sts_lightning.losses.base import Loss, check, require
 
@@ -47,27 +49,25 @@ class DividedLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16))
     """
 
-    views: tuple[int, ...] = ()
-    labels: tuple[LabelKind, ...] = ()
-
     def __init__(self, inner: Loss | None = None, parts: int = 4, drop_repeats: bool = False) -> None:
         super().__init__()
         if inner is None:
             raise ValueError("inner is empty, but divided needs the loss of each part: loss@loss.inner=NAME.")
         check(parts >= 1, "be at least 1", parts=parts)
-        if not set(inner.requires) <= set(DIVIDED):
+        if not set(required := inner.needs.required_inputs) <= set(DIVIDED):
             raise ValueError(
-                f"inner is {type(inner).__name__}, which needs {', '.join(inner.requires)} of the whole "
+                f"inner is {type(inner).__name__}, which needs {', '.join(required)} of the whole "
                 "batch; choose another loss."
             )
         self.inner = inner
         self.parts = parts
         self.drop_repeats = drop_repeats
-        self.views, self.labels, self.requires = inner.views, inner.labels, inner.requires
-        self.more_views = inner.more_views
-        self.takes = DIVIDED if drop_repeats else tuple(name for name in inner.takes if name in DIVIDED)
-        self.least_batch = parts * inner.least_batch
-        self.least_rows, self.compares = inner.least_rows, inner.compares
+        read = DIVIDED if drop_repeats else inner.needs.optional_inputs
+        self.needs = replace(
+            inner.needs,
+            optional_inputs=tuple(name for name in read if name in DIVIDED),
+            min_batch_for_gradient=parts * inner.needs.min_batch_for_gradient,
+        )
 
     def check_dimension(self, dimension: int) -> None:
         """Reject a size that the inner loss cannot read; see `Loss.check_dimension`."""
@@ -85,7 +85,7 @@ class DividedLoss(Loss):
             ValueError: Repeats are dropped, but ``sentence_ids`` are absent.
         """
         values, observed = [], []
-        parts = min(self.parts, max(1, views.shape[1] // self.inner.least_rows))
+        parts = min(self.parts, max(1, views.shape[1] // self.inner.needs.min_batch))
         for part in range(parts):
             whole = Shard(part, parts).slice_of(views.shape[1])
             rows: slice | Tensor = whole
@@ -94,7 +94,7 @@ class DividedLoss(Loss):
                 if not new:  # as the few rows of a small last batch may be
                     continue
                 rows = torch.tensor(new, device=views.device)
-            arguments = {name: further[name][:, rows] for name in self.inner.takes if name in further}
+            arguments = {name: value[:, rows] for name, value in self.inner.needs.select(further).items()}
             values.append(self.inner(views[:, rows], None if labels is None else labels[rows], **arguments))
             observed.append(self.inner.observed)
         if not values:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix, not_negative, repeats, require_negatives
+from sts_lightning.losses.base import Loss, Needs, cosine_matrix, not_negative, repeats, require_negatives
 
 
 class EnergyLoss(Loss):
@@ -32,11 +32,9 @@ class EnergyLoss(Loss):
         >>> value = loss(torch.randn(3, 8, 16))
     """
 
-    views = (2, 3)
-    more_views = True
-    least_rows = 2
-    labels = ("none",)
-    takes = ("sentence_ids",)
+    needs = Needs(
+        views=(2, 3), more_views=True, labels=("none",), optional_inputs=("sentence_ids",), min_batch=2
+    )
 
     def __init__(self, margin: float = 0.2, mask_repeats: bool = True) -> None:
         super().__init__()

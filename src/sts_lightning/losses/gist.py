@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 from sts_lightning.core.choices import EMPTY
 from sts_lightning.losses.base import (
     Loss,
+    Needs,
     check,
     cosine_matrix,
     one_of,
@@ -59,10 +61,9 @@ class GISTLoss(Loss):
         >>> value = loss(torch.randn(3, 8, 16))
     """
 
-    views = (2, 3)
-    more_views = True
-    labels = ("none",)
-    takes: tuple[str, ...] = ("teacher", "sentence_ids")
+    needs = Needs(
+        views=(2, 3), more_views=True, labels=("none",), optional_inputs=("teacher", "sentence_ids")
+    )
 
     def __init__(
         self, temperature: float = 0.05, guide: Guide = "self", margin: float = 0.1, mask_repeats: bool = True
@@ -75,8 +76,8 @@ class GISTLoss(Loss):
         self.guide: Guide = guide
         self.margin = margin
         self.mask_repeats = mask_repeats
-        self.requires = ("teacher",) if guide == "teacher" else ()
-        self.takes = (*self.requires, "sentence_ids")
+        required = ("teacher",) if guide == "teacher" else ()
+        self.needs = replace(self.needs, required_inputs=required, optional_inputs=("sentence_ids",))
 
     def forward(
         self,

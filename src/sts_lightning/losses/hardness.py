@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from sts_lightning.losses.base import (
     Loss,
+    Needs,
     check,
     cosine_matrix,
     not_negative,
@@ -50,11 +51,9 @@ class HardnessLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16))
     """
 
-    views = (2, 3)
-    more_views = True
-    least_rows = 2
-    labels = ("none",)
-    takes = ("sentence_ids",)
+    needs = Needs(
+        views=(2, 3), more_views=True, labels=("none",), optional_inputs=("sentence_ids",), min_batch=2
+    )
 
     def __init__(
         self, temperature: float = 0.05, hardness: float = 1.0, prior: float = 0.0, mask_repeats: bool = True

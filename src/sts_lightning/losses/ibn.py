@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import TOP_SCORE, Loss, check, cosine_matrix, one_of, positive, require
+from sts_lightning.losses.base import TOP_SCORE, Loss, Needs, check, cosine_matrix, one_of, positive, require
 
 EqualSentences = Literal["negatives", "positives"]
 """Relation of two sentences with the same text."""
@@ -42,9 +42,7 @@ class IBNLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
-    views = (2,)
-    labels = ("score",)
-    takes = ("sentence_ids",)
+    needs = Needs(views=(2,), labels=("score",), optional_inputs=("sentence_ids",))
 
     def __init__(
         self, scale: float = 20.0, positive_from: float = 4.0, equal_sentences: EqualSentences = "negatives"

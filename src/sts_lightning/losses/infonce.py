@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, check, cosine_matrix, positive, repeats
+from sts_lightning.losses.base import Loss, Needs, check, cosine_matrix, positive, repeats
 
 
 class InfoNCELoss(Loss):
@@ -53,10 +53,9 @@ class InfoNCELoss(Loss):
         >>> value = loss(torch.randn(3, 8, 16))
     """
 
-    views = (2, 3)
-    more_views = True
-    labels = ("none",)
-    takes = ("negatives", "sentence_ids")
+    needs = Needs(
+        views=(2, 3), more_views=True, labels=("none",), optional_inputs=("negatives", "sentence_ids")
+    )
 
     def __init__(
         self,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
 
-from sts_lightning.core.choices import LabelKind
-from sts_lightning.losses.base import Loss
+from sts_lightning.losses.base import Loss, Needs
 from sts_lightning.losses.mix import check_names
 
 
@@ -31,21 +31,14 @@ class JointLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8), part="sts")
     """
 
-    views: tuple[int, ...] = ()
-    labels: tuple[LabelKind, ...] = ()
-
     def __init__(self, parts: Mapping[str, Loss] | None = None) -> None:
         super().__init__()
         if not parts:
             raise ValueError("parts is empty; give each part a loss, as in +loss@loss.parts.nli=infonce.")
         check_names("parts", parts)
         self.parts: Any = nn.ModuleDict(parts)  # Any: of losses
-        losses = list(parts.values())
-        self.views = tuple(dict.fromkeys(number for loss in losses for number in loss.views))
-        self.labels = tuple(dict.fromkeys(label for loss in losses for label in loss.labels))
-        self.more_views = any(loss.more_views for loss in losses)
-        self.takes = tuple(dict.fromkeys(("part", *(name for loss in losses for name in loss.takes))))
-        self.requires = tuple(dict.fromkeys(name for loss in losses for name in loss.requires))
+        needs = Needs.any(loss.needs for loss in parts.values())
+        self.needs = replace(needs, optional_inputs=(*needs.optional_inputs, "part"))
 
     def check_dimension(self, dimension: int) -> None:
         """Reject a size that the loss of a part cannot read; see `Loss.check_dimension`."""
@@ -66,7 +59,7 @@ class JointLoss(Loss):
         if part not in self.parts:
             raise ValueError(f"JointLoss needs part, one of {', '.join(self.parts)}; got {part!r}.")
         loss = self.parts[part]
-        value: Tensor = loss(views, labels, **{name: further[name] for name in loss.takes if name in further})
+        value: Tensor = loss(views, labels, **loss.needs.select(further))
         observed = {f"{part}/{name}": quantity for name, quantity in loss.observed.items()}
         self.observed = {part: value.detach(), **observed}
         return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_rows, positive, require
+from sts_lightning.losses.base import Loss, Needs, cosine_rows, positive, require
 
 
 class ListNetLoss(Loss):
@@ -30,8 +30,7 @@ class ListNetLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
-    views = (2,)
-    labels = ("score",)
+    needs = Needs(views=(2,), labels=("score",))
 
     def __init__(self, scale: float = 20.0, score_temperature: float = 1.0) -> None:
         super().__init__()

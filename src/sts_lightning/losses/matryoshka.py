@@ -8,7 +8,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from sts_lightning.core.choices import LabelKind
 from sts_lightning.losses.base import Loss
 from sts_lightning.losses.vector_distillation import VectorDistillationLoss
 
@@ -42,9 +41,6 @@ class MatryoshkaLoss(Loss):
         >>> loss = MatryoshkaLoss(PearsonLoss(), [16, 8, 4])
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
-
-    views: tuple[int, ...] = ()
-    labels: tuple[LabelKind, ...] = ()
 
     def __init__(
         self,
@@ -82,11 +78,7 @@ class MatryoshkaLoss(Loss):
         if not all(0 <= weight < math.inf for weight in self.weights) or not any(self.weights):
             raise ValueError(f"weights must be finite, not negative and not all 0, got {self.weights}.")
         self.inner = inner
-        self.views, self.labels = inner.views, inner.labels
-        self.more_views = inner.more_views
-        self.takes, self.requires = inner.takes, inner.requires
-        self.least_batch, self.least_rows = inner.least_batch, inner.least_rows
-        self.compares = inner.compares
+        self.needs = inner.needs
 
     def check_dimension(self, dimension: int) -> None:
         """Reject embeddings that are smaller than one of the sizes; see `Loss.check_dimension`."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from sts_lightning.core.choices import LabelKind
-from sts_lightning.losses.base import Loss, accepts
+from sts_lightning.losses.base import Loss, Needs
 
 RESERVED = ("loss", "regularizer")
 """Names under which the whole loss and a regulariser are logged."""
@@ -47,9 +47,6 @@ class MixLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
-    views: tuple[int, ...] = ()
-    labels: tuple[LabelKind, ...] = ()
-
     def __init__(
         self, terms: Mapping[str, Loss] | None = None, weights: Mapping[str, float] | None = None
     ) -> None:
@@ -72,20 +69,13 @@ class MixLoss(Loss):
         check_names("terms", terms)
         self.terms = nn.ModuleDict(terms)
         self.weights = dict(weights)
-        losses = list(terms.values())
-        known = dict.fromkeys(number for loss in losses for number in loss.views)
-        self.views = tuple(number for number in known if all(accepts(loss, number) for loss in losses))
-        self.more_views = all(loss.more_views for loss in losses)
-        self.labels = tuple(k for k in losses[0].labels if all(k in loss.labels for loss in losses))
-        self.takes = tuple(dict.fromkeys(name for loss in losses for name in loss.takes))
-        self.requires = tuple(dict.fromkeys(name for loss in losses for name in loss.requires))
-        self.least_batch = max(loss.least_batch for loss in losses)
-        self.least_rows = max(loss.least_rows for loss in losses)
-        self.compares = all(loss.compares for name, loss in terms.items() if weights[name])
-        if not self.views or not self.labels:
+        # A term of weight 0 has no gradient anyway.
+        compares = all(term.needs.different_labels for name, term in terms.items() if weights[name])
+        self.needs = replace(Needs.both(term.needs for term in terms.values()), different_labels=compares)
+        if not self.needs.views or not self.needs.labels:
             raise ValueError(
                 "terms cannot read the same batches: "
-                + "; ".join(f"{name} takes {term.needs()}" for name, term in terms.items())
+                + "; ".join(f"{name} takes {term.needs}" for name, term in terms.items())
                 + "."
             )
 
@@ -102,10 +92,7 @@ class MixLoss(Loss):
             labels: Scores or classes, (B,), or None.
             **further: Arguments that terms take, each passed to the terms that take it.
         """
-        values = {
-            name: term(views, labels, **{key: further[key] for key in term.takes if key in further})
-            for name, term in self._items()
-        }
+        values = {name: term(views, labels, **term.needs.select(further)) for name, term in self._items()}
         self.observed = {name: value.detach() for name, value in values.items()}
         counts = Counter(key for _, term in self._items() for key in term.observed)
         for name, term in self._items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import Loss, cosine_rows, require
+from sts_lightning.losses.base import Loss, Needs, cosine_rows, require
 
 RESOLUTION = 1e-6
 """Standard deviation below which float32 cosines differ by rounding alone."""
@@ -39,9 +39,7 @@ class PearsonLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
-    views = (2,)
-    labels = ("score",)
-    compares = True
+    needs = Needs(views=(2,), labels=("score",), different_labels=True)
 
     def __init__(self, official: bool = False) -> None:
         super().__init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_rows, require
+from sts_lightning.losses.base import Loss, Needs, cosine_rows, require
 
 
 class ScoreDistillationLoss(Loss):
@@ -25,11 +25,9 @@ class ScoreDistillationLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), teacher=torch.rand(8, 8))
     """
 
-    views = (2,)
-    labels = ("none", "score", "class")
-    least_batch = 1
-    takes = ("teacher",)
-    requires = ("teacher",)
+    needs = Needs(
+        views=(2,), labels=("none", "score", "class"), required_inputs=("teacher",), min_batch_for_gradient=1
+    )
 
     def forward(self, views: Tensor, labels: Tensor | None = None, teacher: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D); labels are ignored. See `Loss.forward`.

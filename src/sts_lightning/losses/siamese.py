@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, one_of, positive, require, upcast
+from sts_lightning.losses.base import Loss, Needs, one_of, positive, require, upcast
 
 Features = Literal["u_v", "diff", "u_v_diff", "cosine"]
 """Input of a head: [u; v], |u - v|, or [u; v; |u - v|] (STS-Regression, Table 6), or cos(u, v).
@@ -69,9 +69,7 @@ class SiameseRegressionLoss(Loss):
         official: Whether to floor the labels and to stop the gradient of clamped predictions.
     """
 
-    views = (2,)
-    labels = ("score", "class")
-    least_batch = 1
+    needs = Needs(views=(2,), labels=("score", "class"), min_batch_for_gradient=1)
 
     def __init__(
         self,

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.core.choices import LabelKind
-from sts_lightning.losses.base import Loss, check, cosine_matrix, positive, repeats
+from sts_lightning.losses.base import Loss, Needs, check, cosine_matrix, positive, repeats
 
 
 class SigmoidLoss(Loss):
@@ -29,7 +28,8 @@ class SigmoidLoss(Loss):
 
     Args:
         scale: exp(t') at the start, positive; the inverse of a temperature. SigLIP: 10.
-        bias: b at the start. SigLIP: -10.
+        bias: b at the start, -log(B - 1) for a batch of B = 64, where one of B candidates is right.
+            SigLIP: -10, for batches of 32,768.
         mask_repeats: Whether to leave out candidates with the text of the anchor or of a positive of it.
 
     Example:
@@ -37,12 +37,9 @@ class SigmoidLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16))
     """
 
-    views: tuple[int, ...] = (2, 3)
-    more_views = True
-    labels: tuple[LabelKind, ...] = ("none",)
-    takes = ("sentence_ids",)
+    needs = Needs(views=(2, 3), more_views=True, labels=("none",), optional_inputs=("sentence_ids",))
 
-    def __init__(self, scale: float = 10.0, bias: float = -10.0, mask_repeats: bool = True) -> None:
+    def __init__(self, scale: float = 10.0, bias: float = -4.1, mask_repeats: bool = True) -> None:
         super().__init__()
         positive(scale=scale)
         check(math.isfinite(bias), "be finite", bias=bias)

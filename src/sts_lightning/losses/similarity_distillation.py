@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix, one_of, positive, require
+from sts_lightning.losses.base import Loss, Needs, cosine_matrix, one_of, positive, require
 
 TEMPERATURE = 0.05
 """Usual temperature of student and teacher."""
@@ -43,10 +43,7 @@ class SimilarityDistillationLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), teacher=torch.rand(8, 8))
     """
 
-    views = (2,)
-    labels = ("none", "score", "class")
-    takes = ("teacher",)
-    requires = ("teacher",)
+    needs = Needs(views=(2,), labels=("none", "score", "class"), required_inputs=("teacher",))
 
     def __init__(
         self,

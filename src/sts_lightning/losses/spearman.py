@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import Loss, cosine_rows, positive, require
+from sts_lightning.losses.base import Loss, Needs, cosine_rows, positive, require
 from sts_lightning.losses.pearson import RESOLUTION, pearson_correlation
 
 
@@ -34,9 +34,7 @@ class SpearmanLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
-    views = (2,)
-    labels = ("score",)
-    compares = True
+    needs = Needs(views=(2,), labels=("score",), different_labels=True)
 
     def __init__(self, temperature: float = 0.2) -> None:
         super().__init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.losses.base import Loss, check, cosine_rows, require
+from sts_lightning.losses.base import Loss, Needs, check, cosine_rows, require
 
 
 class VectorDistillationLoss(Loss):
@@ -33,11 +33,12 @@ class VectorDistillationLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), teacher_vectors=torch.randn(2, 8, 16))
     """
 
-    views = (1, 2, 3)
-    labels = ("none", "score", "class")
-    least_batch = 1
-    takes = ("teacher_vectors",)
-    requires = ("teacher_vectors",)
+    needs = Needs(
+        views=(1, 2, 3),
+        labels=("none", "score", "class"),
+        required_inputs=("teacher_vectors",),
+        min_batch_for_gradient=1,
+    )
 
     def __init__(self, teacher_dimension: int | None = None, dimension: int | None = None) -> None:
         super().__init__()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from sts_lightning.evaluation.statistics import unit_rows
+
 
 def alignment(first: np.ndarray, second: np.ndarray, alpha: float = 2.0) -> float:
     """Mean distance of positive pairs on the unit sphere, to the power alpha (Wang & Isola 2020, Eq. 4).
@@ -11,7 +13,7 @@ def alignment(first: np.ndarray, second: np.ndarray, alpha: float = 2.0) -> floa
     Lower is better; with alpha 2 it lies in [0, 4]. Row i of (N, D) ``second`` is the positive of row i of
     ``first``.
     """
-    distances = np.linalg.norm(unit_rows(first) - unit_rows(second), axis=1)
+    distances = np.linalg.norm(_unit(first) - _unit(second), axis=1)
     return float((distances**alpha).mean())
 
 
@@ -30,7 +32,7 @@ def uniformity(vectors: np.ndarray, t: float = 2.0) -> float:
 
 def contrastive_alignment(first: np.ndarray, second: np.ndarray, temperature: float = 0.05) -> float:
     """Compute the alignment term of `DecoupledLoss`, -E[cos(h, h+) / tau]; lower is better."""
-    return float(-(unit_rows(first) * unit_rows(second)).sum(axis=1).mean() / temperature)
+    return float(-(_unit(first) * _unit(second)).sum(axis=1).mean() / temperature)
 
 
 def contrastive_uniformity(
@@ -51,20 +53,16 @@ def contrastive_uniformity(
     return float((peak[:, 0] + np.log(np.exp(logits - peak).sum(axis=1))).mean())
 
 
-def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Scale rows to unit length in float64, (N, D) -> (N, D); zeros stay."""
-    rows = np.asarray(vectors, dtype=np.float64)
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit: np.ndarray = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
-    return unit
-
-
 def _off_diagonal(vectors: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:
     """Compute the cosines of each row with the other rows, (N, N - 1), or with those of the second view."""
-    unit = unit_rows(vectors)
+    unit = _unit(vectors)
     size = len(unit)
     if size < 2:
         raise ValueError("uniformity needs at least two vectors.")
-    cosines = unit @ (unit if others is None else unit_rows(others)).T
+    cosines = unit @ (unit if others is None else _unit(others)).T
     off: np.ndarray = cosines[~np.eye(size, dtype=bool)].reshape(size, size - 1)
     return off
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return unit_rows(np.asarray(vectors, dtype=np.float64))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.fetch.hints import fetched_by
+from sts_lightning.data.fetch import PROBING_TASKS, fetched_by
 from sts_lightning.data.readers.row_values import folded_sentence
 from sts_lightning.data.readers.sts_sets import check_count, check_names, read_rows, senteval_folder
 from sts_lightning.data.readers.text_files import read_lines, read_tsv, strip_blank_end
@@ -22,20 +22,6 @@ BINARY = {
 
 TRANSFER_TASKS = (*BINARY, "SST2", "TREC", "MRPC")
 """The seven tasks whose average is reported."""
-
-PROBING_TASKS = {
-    "Length": "sentence_length",
-    "WordContent": "word_content",
-    "Depth": "tree_depth",
-    "TopConstituents": "top_constituents",
-    "BigramShift": "bigram_shift",
-    "Tense": "past_present",
-    "SubjNumber": "subj_number",
-    "ObjNumber": "obj_number",
-    "OddManOut": "odd_man_out",
-    "CoordinationInversion": "coordination_inversion",
-}
-"""File of each probing task in the folder ``probing``, without .txt."""
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection
 from functools import cache, lru_cache
 from typing import Any
-
-_MARK = r"[!\"#$%&()*+/:;<=>?@\[\]^{|}~]"
-_GLUED = re.compile(
-    rf"[^\W_]{_MARK}|{_MARK}[^\W_]"  # a letter or digit next to a mark that is always a token
-    r"|[^\W\d_],"  # a comma after a letter
-    r"|(?:^|\s)[^\W\d_]{2,}'[^\W\d_]"  # a contraction in one piece
-    r"|[^\W\d_]{7,}\.$"  # a final period at a word longer than any abbreviation
-)
-_DETACHED = re.compile(r"\s[^\w\s]")
 
 
 @cache
@@ -45,18 +34,3 @@ def prepare(sentence: str, lower: bool = True) -> str:
         words[-1:] = [words[-1][:-1], "."]
     text = " ".join(words)
     return text.lower() if lower else text
-
-
-def is_prepared(sentences: Collection[str], lower: bool = True) -> bool:
-    """Return whether the sentences of a file are prepared already.
-
-    They are if punctuation stands apart from words in all of them, at least one has punctuation, and, of
-    lower-cased files, none has a capital.
-
-    Args:
-        sentences: All sentences of the file.
-        lower: Whether prepared sentences are lower-case; False for SICK.
-    """
-    if lower and any(text != text.lower() for text in sentences):
-        return False
-    return any(map(_DETACHED.search, sentences)) and not any(map(_GLUED.search, sentences))

@@ -28,7 +28,7 @@ from sts_lightning.papers.alignment import (
     uniformity,
 )
 from sts_lightning.papers.phases import PeakDetector
-from sts_lightning.papers.rank import effective_rank, energy_rank, singular_values
+from sts_lightning.papers.vector_ranks import effective_rank, energy_rank, singular_values
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.training.callbacks.progress import random_states, restore_random_states
 
@@ -67,6 +67,9 @@ class RankMonitor(Callback):
     Raises:
         ValueError: A value is out of range.
     """
+
+    switches_phases = True
+    """It tells a regularizer when its second phase begins."""
 
     def __init__(
         self,

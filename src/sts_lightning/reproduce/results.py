@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pkgutil import resolve_name
 from typing import Any
 
 import pandas as pd
@@ -18,7 +19,6 @@ from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.files import write_atomic
 from sts_lightning.evaluation.leaks import leak_free_average, published_leaks
 from sts_lightning.evaluation.statistics import Interval, Predictions, paired_difference, score_intervals
-from sts_lightning.papers.ceiling import ceiling
 from sts_lightning.reproduce.table import CITED, RUNS, Cell, Run, Table, compared_column
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.listing import Group, read_run
@@ -228,6 +228,7 @@ def scores_frame(collected: Collected) -> pd.DataFrame:
             row[CLEAN] = statistics.mean(system.clean)
         rows.append(row | {name: system.words(name) for name in (*STATED, "trained on")})
     gold = next((system.predictions[0] for system in collected.systems if system.predictions), {})
+    ceiling = resolve_name("sts_lightning.papers.ceiling:ceiling")
     ceilings = {task: ceiling(scores) for task, (_, scores) in of_pairs(gold).items()}
     if ceilings:
         rows.append({"": "binary ceiling", **ceilings, "average": statistics.mean(ceilings.values())})

@@ -16,7 +16,7 @@ from sts_lightning.core.console import print_line
 from sts_lightning.core.errors import ConfigError, FailedJobsError, RunningElsewhereError, UserError, counted
 from sts_lightning.reproduce.table import CITED, RUNS, Table, load_spec
 from sts_lightning.sweep.gpu_pool import visible_gpus
-from sts_lightning.sweep.grid import ComposedJob, named
+from sts_lightning.sweep.grid import ComposedJob, naming_job
 from sts_lightning.sweep.job import Job
 from sts_lightning.sweep.job_list import print_run
 
@@ -78,7 +78,7 @@ def open_launcher(table: Table, name: str, settings: Sequence[str]) -> RunJobs:
         path_override("hydra.sweep.dir", table.root),
         *(f"hydra.launcher.{setting}" for setting in settings),
     )
-    with named(overrides, f"--launcher {name}"):
+    with naming_job(overrides, f"--launcher {name}"):
         cfg = compose_job("train", overrides)
         launcher: Any = instantiate(cfg.hydra.launcher)
     launcher.config = cfg

@@ -309,7 +309,7 @@ def open_table(name: str, scale: str | None, root: Path) -> Table:
 
     Args:
         name: Name of a file in ``conf/reproduce``, without ``.yaml``.
-        scale: Name of a file in ``conf/scale``, to run the rows with that model; None: with theirs.
+        scale: Choice of the group scale, to run the rows with that model; None: with theirs.
         root: Folder of the runs.
 
     Raises:

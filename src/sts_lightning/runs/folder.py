@@ -175,7 +175,7 @@ class RunFolder:
             CheckpointError: The configuration is missing or broken.
         """
         if not self.config_file.is_file():
-            raise no_run(self.path, self.config_file.name)
+            raise missing_run_error(self.path, self.config_file.name)
         return read_settings(self.config_file)
 
     def digests(self) -> dict[str, str]:
@@ -208,7 +208,7 @@ class RunFolder:
             CheckpointError: The file is missing or broken.
         """
         if self.path.is_dir() and not (self.metrics_file.exists() or self.config_file.exists()):
-            raise no_run(self.path, self.config_file.name)
+            raise missing_run_error(self.path, self.config_file.name)
         return read_metrics(self.metrics_file)
 
     def known_metrics(self) -> RunMetrics:
@@ -322,7 +322,7 @@ class RunFolder:
                 os.removedirs(self.name)
 
 
-def no_run(folder: Path, config_file: str) -> CheckpointError:
+def missing_run_error(folder: Path, config_file: str) -> CheckpointError:
     """Return the error about a folder without the configuration of a run, or that does not exist.
 
     It says so if a model is there, and asks for a run folder in it or around it.
@@ -337,10 +337,10 @@ def no_run(folder: Path, config_file: str) -> CheckpointError:
         last = list(read_settings(folder / STAGES))[-1]
         return CheckpointError(f"{folder} holds stages of 0.3; open {folder / str(last)}.")
     message = f"{folder} is not a run folder: it has no {config_file}."
-    return CheckpointError(message, hint=_meant(folder, config_file))
+    return CheckpointError(message, hint=_suggest_folder(folder, config_file))
 
 
-def _meant(folder: Path, config_file: str) -> str | None:
+def _suggest_folder(folder: Path, config_file: str) -> str | None:
     """Return what the user may have meant by something that is no run folder."""
     if any((folder / name).is_file() for name in OF_MODELS):
         return f"It holds a model: name it by model=encoder {path_override('model.name', folder)}."

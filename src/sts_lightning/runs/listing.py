@@ -18,7 +18,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from sts_lightning.config.check import shown
+from sts_lightning.config.check import format_value
 from sts_lightning.config.identity import RESULT, SHOWN, leaves, select
 from sts_lightning.core.errors import CheckpointError, UserError, counted
 from sts_lightning.core.files import write_atomic
@@ -288,7 +288,7 @@ def print_groups(groups: Sequence[Group], scores: Sequence[str], folder: Path) -
     for heading in (*main, *COST):
         table.add_column(heading, justify="right", no_wrap=True)
     for group in groups:
-        settings = " ".join(f"{key}={shown(value)}" for key, value in group.settings.items())
+        settings = " ".join(f"{key}={format_value(value)}" for key, value in group.settings.items())
         row = [group.name(folder), settings, group.runs[0].state, " ".join(map(str, group.seeds))]
         table.add_row(*row, *(group.cell(name) for name in (*main, *COST)))
     width = None if Console().is_terminal else 160

@@ -13,7 +13,7 @@ from sts_lightning.core.files import write_atomic
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.table import gold_of
 from sts_lightning.data.tasks import Task, hashes_of
-from sts_lightning.runs.folder import RunFolder, no_run
+from sts_lightning.runs.folder import RunFolder, missing_run_error
 
 DEV = "dev"
 """Name of the dev data among the predictions of a run without a test report."""
@@ -130,7 +130,7 @@ def load_predictions(run: RunFolder) -> dict[str, OfTask]:
     path = run.predictions_file
     if not path.is_file():
         if not run.config_file.is_file():
-            raise no_run(run.path, run.config_file.name)
+            raise missing_run_error(run.path, run.config_file.name)
         raise CheckpointError(f"{run.path} has no {path.name}: the run has no test report.")
     return {task: _of_task(arrays) for task, arrays in _read(path).items()}
 

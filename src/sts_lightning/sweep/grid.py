@@ -75,7 +75,7 @@ class Grid:
             ConfigError: The configuration is wrong; the message names the job.
         """
         typed = tuple(text for text in filter_overrides(overrides) if not text.startswith("plan="))
-        with named(typed):
+        with naming_job(typed):
             composed = self.compose_job(list(overrides), number)
             parent = Path(composed.hydra.sweep.dir)
             earlier = earlier_runs(composed, typed, parent, lambda texts: self.whole("train", tuple(texts)))
@@ -151,7 +151,7 @@ def _warn_of_missing(run: RunFolder, composed: DictConfig) -> None:
 
 
 @contextmanager
-def named(overrides: Sequence[str], what: str = "") -> Iterator[None]:
+def naming_job(overrides: Sequence[str], what: str = "") -> Iterator[None]:
     """Name the job, or what else is composed, in the errors of its configuration."""
     try:
         yield

@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.build import LOADING, build, items, name_setting, plain, shared_settings
+from sts_lightning.config.build import LOADING, build, items, name_setting, shared_settings, to_container
 from sts_lightning.config.identity import file_digests
 from sts_lightning.core.errors import at_setting, check_range
 from sts_lightning.core.hardware import Machine, trained_model
@@ -175,7 +175,7 @@ def make_data(cfg: DictConfig) -> DataModule:
     data_set: DataSet = build("data", _without_loading(cfg.data), DataSet, facts, **parts)
     with name_setting("data", cfg.data):
         data = DataModule(data_set, **loading)
-    data.digest_files = partial(file_digests, {"path": facts["path"], "data": plain(cfg.data)})
+    data.digest_files = partial(file_digests, {"path": facts["path"], "data": to_container(cfg.data)})
     return data
 
 

@@ -30,7 +30,7 @@ from sts_lightning.losses.joint import JointLoss
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.checks import check_weights
-from sts_lightning.models.text.tokenizer import TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.runs.predictions import OfTask
 from sts_lightning.training.callbacks.progress import random_states, restore_random_states
 from sts_lightning.training.gather import gather_examples
@@ -194,7 +194,7 @@ class STSModule(pl.LightningModule):
     def read_batch(self, batch: Batch[TokenizedBatch]) -> dict[str, Any]:
         """Return the arguments that the loss takes from the batch, besides labels."""
         known = {"sentence_ids": batch.sentence_ids, "part": batch.part}
-        return {name: known[name] for name in self.loss.takes if known.get(name) is not None}
+        return {name: value for name, value in self.loss.needs.select(known).items() if value is not None}
 
     def step_of(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Step:
         """Run the encoder, and return what an auxiliary model may read."""
@@ -221,7 +221,7 @@ class STSModule(pl.LightningModule):
             step = self.step_of(batch, batch_idx)
             views = self._gather(self.encoder.project(step.pooled), batch)
             taking = self.loss.parts[batch.part] if isinstance(self.loss, JointLoss) else self.loss
-            if self.auxiliary.provides in taking.takes:
+            if self.auxiliary.provides in taking.needs.inputs:
                 further[self.auxiliary.provides] = self.auxiliary(step)
         with torch.autocast(views.device.type, enabled=False):  # losses are computed in float32
             loss = self._loss(views, batch.labels, further)
@@ -428,14 +428,11 @@ class STSModule(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # overloads
-        """Return trainable parameters, buffers, the weights in `keep` and those of a momentum copy.
-
-        Of the copy, which has no gradient, these are the counterparts of the trainable ones; its others are
-        those of the encoder.
-        """
+        """Return trainable parameters, buffers, the weights in `keep`, and their copies (`frozen_copy`)."""
         trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
         buffers = {name for name, _ in self.named_buffers()}
-        copies = {f"auxiliary.encoder_copy.{name.removeprefix('encoder.')}" for name in trained}
+        copy = None if self.auxiliary is None else self.auxiliary.frozen_copy
+        copies = {f"auxiliary.{copy}.{name.removeprefix('encoder.')}" for name in trained} if copy else set()
         stored = trained | buffers | copies | self.keep
         whole: dict[str, Any] = super().state_dict(*args, **kwargs)
         prefix = kwargs.get("prefix", "")  # of a module around this one, whose other values stay

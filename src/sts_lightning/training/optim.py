@@ -78,8 +78,11 @@ def make_optimizer(
 
 _LAYER = re.compile(r"\.(?:layers?|h|blocks?)\.(\d+)\.")
 
-_ABOVE = "auxiliary.upper."
-"""Start of the names of a network above the encoder, whose layers are not the encoder's."""
+
+def _is_above(module: nn.Module, name: str) -> bool:
+    """Return whether a name is that of a part above the encoder (`AuxiliaryModel.above`)."""
+    above = getattr(getattr(module, "auxiliary", None), "above", None)
+    return above is not None and name.startswith(f"auxiliary.{above}.")
 
 
 def layer_depths(module: nn.Module) -> dict[str, int]:
@@ -87,7 +90,7 @@ def layer_depths(module: nn.Module) -> dict[str, int]:
     layers = {
         name: int(match[1])  # of the outermost layer: T5's blocks have layers themselves
         for name, _ in module.named_parameters()
-        if not name.startswith(_ABOVE) and (match := _LAYER.search(name))
+        if not _is_above(module, name) and (match := _LAYER.search(name))
     }
     top = max(layers.values(), default=0)
     return {name: top - layer for name, layer in layers.items()}
@@ -98,7 +101,7 @@ def _embeddings(module: nn.Module) -> set[str]:
     tables = {
         f"{path}.{name}"
         for path, part in module.named_modules()
-        if isinstance(part, nn.Embedding) and not path.startswith(_ABOVE)
+        if isinstance(part, nn.Embedding) and not _is_above(module, path)
         for name, _ in part.named_parameters(recurse=False)
     }
     return tables | {name for name, _ in module.named_parameters() if ".embeddings." in name}

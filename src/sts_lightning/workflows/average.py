@@ -18,7 +18,7 @@ from torch import Tensor
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.files import new_folder
 from sts_lightning.data.module import DataModule
-from sts_lightning.evaluation.score import how_scored, score
+from sts_lightning.evaluation.score import how_scored, score_data
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.folder import load_weights, write_model
 from sts_lightning.models.loading.hub import ModelFiles
@@ -134,7 +134,7 @@ def average_runs(folders: Sequence[Path], to: Path, shares: Sequence[float] = ()
         cfg.name = inside.name
         run.save_config(cfg)
         write_model(encoder, run.model(), {}, 0, cfg.evaluation.precision)
-        scores = score(encoder, data, cfg.evaluation)
+        scores = score_data(encoder, data, cfg.evaluation)
         if scores.test_found:
             save_predictions(run, data.tests, scores.test_found)
         save_dev(run, 0, scores.dev_found, selected=True)
@@ -251,6 +251,6 @@ def _dev(cfg: DictConfig, encoder: SentenceEncoder, data: DataModule, weights: W
     encoder.load_state_dict(dict(weights), strict=False)
     on_dev = copy.deepcopy(cfg.evaluation)
     on_dev.final = False
-    found = score(encoder, data, on_dev).dev_score
+    found = score_data(encoder, data, on_dev).dev_score
     encoder.set_precision(precision)  # weights that are loaded later would be rounded to that of the score
     return found

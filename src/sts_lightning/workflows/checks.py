@@ -23,13 +23,13 @@ from sts_lightning.config.check import check_config, data_arguments, reject, unk
 from sts_lightning.config.folders import files_of
 from sts_lightning.core.choices import Role
 from sts_lightning.core.errors import CheckpointError, ConfigError, counted
-from sts_lightning.core.hardware import Machine, cuda_devices, decide
+from sts_lightning.core.hardware import Machine, cuda_devices, resolve_machine
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.draws import empty_places
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.table import SCORE_RANGE
 from sts_lightning.losses import all_losses
-from sts_lightning.losses.base import LABEL_WORDS, Loss, accepts, check_declared
+from sts_lightning.losses.base import LABEL_WORDS, Loss, check_declared
 from sts_lightning.losses.joint import JointLoss
 from sts_lightning.models.text.template import SLOT
 from sts_lightning.runs.folder import RunFolder
@@ -161,7 +161,7 @@ def check_later_run(run: RunFolder, cfg: DictConfig, known: dict[str, Any]) -> s
     check_parts(parts)
     check_rows(parts, known)
     try:
-        check_machine(decide(parts.cfg))
+        check_machine(resolve_machine(parts.cfg))
     except ConfigError as error:
         return str(error)
     return None
@@ -220,22 +220,20 @@ def _regularizer(parts: Parts) -> Iterator[ConfigError]:
     if fewest < regularizer.least_views:
         text = f"{type(regularizer).__name__} reads {regularizer.least_views} views with these settings"
         yield ConfigError(f"regularizer: {text}, and this data gives {fewest}.", key="regularizer")
-    if regularizer.needs_phases:
-        from sts_lightning.papers.rank_monitor import RankMonitor  # of few runs
-
-        if not any(isinstance(callback, RankMonitor) for callback in parts.callbacks):
-            text = "regularizer.phase1 and phase2 differ, so the switch has to be found"
-            yield ConfigError(f"{text}: add callbacks=rank_monitor.", key="regularizer")
+    switched = any(getattr(callback, "switches_phases", False) for callback in parts.callbacks)
+    if regularizer.needs_phases and not switched:
+        text = "regularizer.phase1 and phase2 differ, so the switch has to be found"
+        yield ConfigError(f"{text}: add callbacks=rank_monitor.", key="regularizer")
 
 
 def _auxiliary(parts: Parts) -> Iterator[ConfigError]:
     loss, name = parts.loss, type(parts.loss).__name__
     supplied = None if parts.auxiliary is None else parts.auxiliary.provides
-    if supplied is not None and supplied not in loss.takes:
-        able = ", ".join(stem for stem, other in all_losses().items() if supplied in other.takes)
+    if supplied is not None and supplied not in loss.needs.inputs:
+        able = ", ".join(stem for stem, other in all_losses().items() if supplied in other.needs.inputs)
         text = f"auxiliary: {name} takes no {supplied}. Losses that do: {able or 'none'}."
         yield ConfigError(text, key="auxiliary")
-    for argument in sorted(set(loss.requires) - {supplied}):
+    for argument in sorted(set(loss.needs.required_inputs) - {supplied}):
         text = f"{name} needs an auxiliary model that provides {argument}."
         hint = f"Choose auxiliary={', '.join(files_of('auxiliary'))}, or an experiment that has it."
         yield ConfigError(text, key="auxiliary", hint=hint)
@@ -289,15 +287,15 @@ def check_fit(loss: Loss, data: DataModule, settings: Mapping[str, Any] = {}) ->
             here = f"this data{f' ({name})' if name else ''}"
             others = [stem for stem, other in all_losses().items() if fits(other, part)]
             raise ConfigError(
-                f"{type(each).__name__} needs {each.needs()}, but {here} gives {len(part.views)} views and "
+                f"{type(each).__name__} needs {each.needs}, but {here} gives {len(part.views)} views and "
                 f"{LABEL_WORDS[part.label]}. Losses that fit this data: {', '.join(others) or 'none'}.",
                 key="loss" if each is loss else f"loss{place}",
                 hint=_other_data(each, part, settings.get("parts", {}).get(name, settings)),
             )
-        if size < each.least_batch:
+        if size < each.needs.min_batch_for_gradient:
             key = f"data{place}.batch_size"
             text = f"{type(each).__name__} compares nothing in a batch of {size}; with these settings"
-            raise ConfigError(f"{text} {key} must be at least {each.least_batch}.", key=key)
+            raise ConfigError(f"{text} {key} must be at least {each.needs.min_batch_for_gradient}.", key=key)
 
 
 def losses_by_part(loss: Loss, data: DataModule) -> dict[str, Loss]:
@@ -318,21 +316,21 @@ def losses_by_part(loss: Loss, data: DataModule) -> dict[str, Loss]:
 
 def fits(loss: Loss | type[Loss], data: DataSet) -> bool:
     """Return whether a loss can use the views and the label of the data."""
-    return accepts(loss, len(data.views)) and data.label in loss.labels
+    return loss.needs.accepts(len(data.views)) and data.label in loss.needs.labels
 
 
 def _other_data(loss: Loss, data: DataSet, settings: Mapping[str, Any]) -> str | None:
     """Return how to read pairs with a score as positives, positives with a score, or triplets as pairs."""
-    if not accepts(loss, 2):
+    if not loss.needs.accepts(2):
         return None
-    if "score" in loss.labels and data.label == "none":
+    if "score" in loss.needs.labels and data.label == "none":
         return "Pairs with a score are read by data=pairs_file without data.positives_from."
-    if "none" in loss.labels and data.label == "score":
+    if "none" in loss.needs.labels and data.label == "score":
         low, high = settings.get("score_range") or SCORE_RANGE
         similar = f"To train it on similar pairs alone: data.positives_from={low + 0.8 * (high - low):g}; "
         others = "data=triplets_file reads pairs and triplets without a score."
         return similar + others if "positives_from" in settings else others
-    if "none" in loss.labels and data.label == "none" and "negatives" in settings:
+    if "none" in loss.needs.labels and data.label == "none" and "negatives" in settings:
         return "Without hard negatives: data.negatives=0."
     return None
 
@@ -350,7 +348,7 @@ def check_examples(loss: Loss, data: DataModule) -> None:
     """
     for name, each in losses_by_part(loss, data).items():
         part, rows = data.parts[name], data.splits[name].train
-        labels = rows["label"] if part.label == "score" and each.compares else []
+        labels = rows["label"] if part.label == "score" and each.needs.different_labels else []
         if labels and min(labels) == max(labels):
             same = f"all {len(labels):,} training pairs have the score {data.source_score(labels[0], name):g}"
             text, hint = f"compares scores, but {same}.", "loss=cosine_mse does not compare them."
@@ -362,8 +360,8 @@ def check_examples(loss: Loss, data: DataModule) -> None:
             counted_too, hint = "", "Leave out mask_repeats=false"
             if part.classes and getattr(inner, "mask_repeats", True) is False:
                 counted_too = "texts of a class as negatives of each other"
-            masks = getattr(inner, "mask_repeats", "sentence_ids" in inner.takes)
-            if empty and (not masks or "masked_lm" in each.requires):
+            masks = getattr(inner, "mask_repeats", "sentence_ids" in inner.needs.inputs)
+            if empty and (not masks or "masked_lm" in each.needs.required_inputs):
                 counted_too = f"{counted(empty, 'empty place')} of rows with few hard negatives"
                 place = f"data.parts.{name}" if name else "data"
                 hint += f", choose a loss that leaves them out, such as infonce, or set {place}.negatives=0"

@@ -31,7 +31,7 @@ from sts_lightning.config.stored import requests
 from sts_lightning.core import signals
 from sts_lightning.core.errors import ConfigError, InterruptedRunError, RunningElsewhereError
 from sts_lightning.core.processes import is_first_process
-from sts_lightning.runs.folder import RunFolder, no_run
+from sts_lightning.runs.folder import RunFolder, missing_run_error
 from sts_lightning.runs.lock import holder, locked
 from sts_lightning.runs.state import BESIDE_RESUME, LENGTHS, check_same, next_step, report_finished, train_on
 
@@ -168,7 +168,7 @@ def _resume(run: RunFolder, cfg: DictConfig, overrides: Sequence[str]) -> float:
             hint=f"{run.name} has finished. {train_on(run)}" if run.finished else None,
         )
     if run.state == "new":
-        raise no_run(Path(run.name), run.config_file.name)
+        raise missing_run_error(Path(run.name), run.config_file.name)
     given = {key: OmegaConf.select(cfg, key) for key in keys}
     length = {key: given[key] for key in LENGTHS if key in given}
     stored = OmegaConf.create(run.settings())

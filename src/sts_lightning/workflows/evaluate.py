@@ -13,7 +13,7 @@ from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from sts_lightning.config.build import plain
+from sts_lightning.config.build import to_container
 from sts_lightning.config.check import check_config, suggest
 from sts_lightning.config.compose import composing
 from sts_lightning.config.folders import files_of
@@ -22,11 +22,12 @@ from sts_lightning.core.choices import Precision
 from sts_lightning.core.console import print_scores
 from sts_lightning.core.errors import CheckpointError, ConfigError, at_setting
 from sts_lightning.core.files import last_name
-from sts_lightning.core.hardware import choose_accelerator, hide_gpus, multiplies_bfloat16, with_dtype
+from sts_lightning.core.hardware import choose_accelerator, disable_cuda, multiplies_bfloat16, with_dtype
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.retrieval import print_rankings
-from sts_lightning.evaluation.score import report_truncation, report_unseen, title_of_table
+from sts_lightning.evaluation.score import title_of_table
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
+from sts_lightning.evaluation.unseen_text import report_truncation, report_unseen
 from sts_lightning.evaluation.vector_cache import CachedVectors, fingerprint
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import (
@@ -95,14 +96,14 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
             return report_finished(output)
         device = encoding_device(cfg.accelerator)
         if device == "cpu":
-            hide_gpus()
+            disable_cuda()
         text: Any = "raw"
         known = RunMetrics(None, details={"training": None, "trained_on": []})
         if cfg.ckpt is not None:
             with at_setting("ckpt"):
                 text = RunFolder(cfg.ckpt).settings().get("senteval_text", "raw")
             known = RunFolder(cfg.ckpt).known_metrics()
-        files = file_digests(plain(cfg))
+        files = file_digests(to_container(cfg))
         suite = open_suite(cfg, cfg.senteval_text or text)
         encoder = load_evaluated(cfg, device)
         if max(cfg.dims, default=0) > encoder.dimension:  # would be scored as the whole vector
@@ -196,7 +197,7 @@ def load_named(
             hint="Ids of the model hub have the form owner/name.",
         )
     encoder.to(encoding_device("auto"))
-    report_unseen(encoder, [("texts", texts, encoder.tokenizer.evaluation_length)])
+    report_unseen(encoder, [("texts", texts, encoder.tokenizer.lengths.eval)])
     return encoder
 
 
@@ -216,7 +217,7 @@ def load_evaluated(cfg: DictConfig, device: str) -> SentenceEncoder:
         with at_setting("ckpt"):
             encoder = load(cfg.ckpt, cfg.step, quantization=cfg.quantization, device=device)
         if cfg.text_edit is not None:
-            encoder.set_evaluation(cfg.text_edit, encoder.tokenizer.evaluation_length)
+            encoder.set_evaluation(cfg.text_edit, encoder.tokenizer.lengths.eval)
         if cfg.max_length is not None:
             set_evaluation_text(encoder, encoder.config.text_edit, cfg.max_length, "max_length")
     encoder.to(device).eval()

@@ -7,12 +7,13 @@ import dataclasses
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pkgutil import resolve_name
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
-from sts_lightning.config.check import shown
+from sts_lightning.config.check import format_value
 from sts_lightning.config.identity import SHOWN, leaves, select
 from sts_lightning.core.console import print_scores
 from sts_lightning.core.files import write_atomic
@@ -22,20 +23,13 @@ from sts_lightning.data.readers.sts_sets import SEVEN_TASKS
 from sts_lightning.data.table import parts_of
 from sts_lightning.data.tasks import scored_tasks
 from sts_lightning.evaluation.dev_scores import dev_tasks, monitor_of, title_of
+from sts_lightning.evaluation.disagreements import Disagreement, find_disagreements
 from sts_lightning.evaluation.retrieval import TITLES, print_rankings, ranking_cells
-from sts_lightning.evaluation.score import (
-    Disagreement,
-    Scores,
-    find_disagreements,
-    how_scored,
-    score,
-    title_of_table,
-)
+from sts_lightning.evaluation.score import Scores, how_scored, score_data, title_of_table
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
 from sts_lightning.evaluation.verdict import Verdict, by_part, compare_tasks, in_words, verdict_of
 from sts_lightning.models.loading.checks import check_weights
 from sts_lightning.models.loading.folder import write_model
-from sts_lightning.papers.phases import phases_of
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, origin
 from sts_lightning.runs.predictions import save_dev, save_predictions
@@ -43,7 +37,7 @@ from sts_lightning.training.assembly import Experiment
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.callbacks.progress import RunClock
 from sts_lightning.workflows.average import mix_with_start
-from sts_lightning.workflows.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
+from sts_lightning.workflows.plots import plot_cosines, plot_curves
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +79,7 @@ def report(
     if experiment.first:
         head = experiment.module.loss.state_dict()
         write_model(encoder, run.model(), head, best_step, cfg.evaluation.precision)
-    tuned = score(encoder, data, cfg.evaluation)
+    tuned = score_data(encoder, data, cfg.evaluation)
     if not experiment.first:
         return tuned.dev_score
     history, monitor = run.history(), monitor_of(data.dev)
@@ -94,7 +88,7 @@ def report(
     if mixture.get("share", 1) < 1:
         save_dev(run, best_step, tuned.dev_found, selected=True)
     watched = [row for row in history if "rank/energy" in row]
-    phases = phases_of(watched) if watched else None
+    phases = resolve_name("sts_lightning.papers.phases:phases_of")(watched) if watched else None
     parts_of_dev = {} if isinstance(data.dev, Ranking) else parts_of(data.dev)
     verdict = verdict_of(run, best_step, parts_of_dev)
     worse = None if verdict is None else verdict["difference"] < 0
@@ -122,8 +116,7 @@ def report(
         plot_curves(history, run.plots / "curves.png", best_step, title, (monitor, title_of(monitor)))
         _plot_dev(tuned, parts_of_dev, run, title)
         if phases is not None:
-            plot_rank_curves(watched, phases, run.plots / "rank_curves.png", title)
-            plot_rank_scores(watched, phases, run.plots / "rank_against_dev.png", title)
+            resolve_name("sts_lightning.papers.figures:plot_ranks")(watched, phases, run.plots, title)
     with _optional(run.page_file.name):
         write_page(run, metrics, _disagreements(tuned, data), run.settings())
     log_results(experiment.loggers, metrics, steps)
@@ -284,7 +277,7 @@ def write_page(
         pairs: Pairs on which the encoder and the gold scores disagree most.
         settings: Configuration of the run.
     """
-    shows = {key: shown(value) for key, value in select(leaves(settings), SHOWN).items()}
+    shows = {key: format_value(value) for key, value in select(leaves(settings), SHOWN).items()}
     if (start := metrics.details.get("start")) is not None and "init_from" in shows:
         shows["init_from"] += f" ({start})"
     pages = Environment(loader=PackageLoader("sts_lightning", "workflows"), autoescape=True)

@@ -7,8 +7,8 @@ import os
 
 from omegaconf import DictConfig
 
-from sts_lightning.config.build import plain, takes
-from sts_lightning.config.check import flat
+from sts_lightning.config.build import accepts, to_container
+from sts_lightning.config.check import flatten
 from sts_lightning.config.identity import select
 from sts_lightning.core.errors import DataError
 from sts_lightning.data.files import find_files, weighted
@@ -37,7 +37,7 @@ def describe_seen(name: str, selecting: DictConfig, trained: DictConfig) -> str 
     path = data.get("dev_path")
     if path is not None and os.path.realpath(path) in [source for source, *_ in theirs]:
         return f"has trained on the dev pairs of {name} ({path})."
-    if selecting.get("dev") == "suite" != trained.dev and takes(trained.data.get("_target_"), "dev"):
+    if selecting.get("dev") == "suite" != trained.dev and accepts(trained.data.get("_target_"), "dev"):
         return (
             f"may have trained on dev pairs of {name}, whose dev=suite holds training pairs out; it has "
             f"dev={trained.dev}."
@@ -47,7 +47,7 @@ def describe_seen(name: str, selecting: DictConfig, trained: DictConfig) -> str 
 
 def _split(cfg: DictConfig) -> dict[str, object]:
     """Return the settings of data that decide which of the training pairs become dev pairs."""
-    settings = select(flat({"data": plain(cfg.data)}), {"dev"})
+    settings = select(flatten({"data": to_container(cfg.data)}), {"dev"})
     return {key: value for key, value in settings.items() if value is not None}
 
 
@@ -55,7 +55,7 @@ def _sources(cfg: DictConfig) -> list[tuple[str, object, object]]:
     """Return the files that a run was trained on, or the set on the hub with its split and configuration."""
     if cfg.get("path") is None:
         return []
-    weights = weighted(plain(cfg.path))
+    weights = weighted(to_container(cfg.path))
     with contextlib.suppress(DataError):  # they are gone, or on the hub
         weights = find_files(weights)
     return [(os.path.realpath(path), cfg.data.get("split"), cfg.data.get("config")) for path in weights]

@@ -25,19 +25,20 @@ from sts_lightning.core.console import log_to, quiet_lightning
 from sts_lightning.core.errors import ConfigError, TrainingError
 from sts_lightning.core.files import write_atomic
 from sts_lightning.core.hardware import (
-    decide,
-    decided,
-    fix_workspace,
-    hide_gpus,
+    allow_nondeterminism,
+    disable_cuda,
     keep_freed_memory,
+    resolve_machine,
+    set_cublas_workspace,
     weights_device,
-    without_repetition,
+    with_machine,
 )
 from sts_lightning.core.processes import is_first_process
 from sts_lightning.data.table import PART, Table
 from sts_lightning.data.tasks import texts_in
 from sts_lightning.evaluation.dev_scores import monitor_of
-from sts_lightning.evaluation.score import Scores, report_truncation, score
+from sts_lightning.evaluation.score import Scores, score_data
+from sts_lightning.evaluation.unseen_text import report_truncation
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.loading.opt import NOT_REPEATABLE
 from sts_lightning.runs.folder import RunFolder
@@ -125,7 +126,7 @@ def prepare(
         UserError: Something is wrong; the message says what, where and what to do.
     """
     made = check_folder(run)
-    machine = decide(cfg)
+    machine = resolve_machine(cfg)
     check_machine(machine)
     drawn = assemble(cfg, "meta", machine.precision)
     check_parts(drawn)
@@ -135,9 +136,9 @@ def prepare(
     data = drawn.data
     loggers = make_loggers(run, cfg)  # not before: constructors of some write, or call their server
 
-    fix_workspace(machine)  # before the first product on the GPU
+    set_cublas_workspace(machine)  # before the first product on the GPU
     if machine.accelerator == "cpu":
-        hide_gpus()
+        disable_cuda()
         keep_freed_memory()
     # Random numbers are drawn in one order in every run: the seed is set once the data has been read, which
     # may draw some, then the model draws, then a head.
@@ -146,7 +147,7 @@ def prepare(
     encoder, loss = parts.encoder, parts.loss
     model_type = encoder.plain_backbone.config.model_type
     if model_type in NOT_REPEATABLE:  # known by the model alone, and before the Trainer is told
-        machine = without_repetition(machine, cfg.trainer, model_type)
+        machine = allow_nondeterminism(machine, cfg.trainer, model_type)
     data.connect(  # with the lengths that have been set by now; a loader cannot be made before
         encoder.prepare(machine.chunk_tokens, training=True),
         encoder.prepare(machine.chunk_tokens, training=False),
@@ -181,7 +182,7 @@ def _has_unused_weights(parts: Parts) -> bool:
     """
     if parts.encoder.config.layer != -1:
         return True
-    return "part" in parts.loss.takes and (has_head(parts.loss) or parts.auxiliary is not None)
+    return "part" in parts.loss.needs.inputs and (has_head(parts.loss) or parts.auxiliary is not None)
 
 
 def _warn_of_seen_pairs(cfg: DictConfig) -> None:
@@ -217,7 +218,7 @@ def fit(experiment: Experiment) -> tuple[Scores | None, dict[str, int]]:
     untuned: Scores | None = None
     if experiment.first and (evaluation.untuned or data.keep_general):
         # Of a resumed run, before its weights are loaded; in the report's precision.
-        untuned = score(copy.deepcopy(module.encoder).to(trainer.strategy.root_device), data, evaluation)
+        untuned = score_data(copy.deepcopy(module.encoder).to(trainer.strategy.root_device), data, evaluation)
     if made is not None:
         _continue_loggers(experiment.loggers, run, made)
         log.info("resuming after step %d", made)
@@ -256,7 +257,7 @@ def _check_monitors(callbacks: Sequence[Callback], measured: Iterable[str]) -> N
 def _begin(experiment: Experiment) -> None:
     """Write the configuration, and say what is about to be trained."""
     run, cfg, data, steps = experiment.run, experiment.cfg, experiment.data, experiment.steps
-    settings = decided(cfg, experiment.machine)
+    settings = with_machine(cfg, experiment.machine)
     if experiment.first:
         run.remove_temporaries()
         if run.state == "started":
@@ -329,7 +330,7 @@ def _warn_of_equal_labels(experiment: Experiment) -> None:
     """Warn of batches of the first epoch whose labels are all equal, where the loss compares them."""
     data, steps = experiment.data, experiment.steps.total_steps
     losses = losses_by_part(experiment.module.loss, data).items()
-    compared = {name: loss for name, loss in losses if loss.compares}
+    compared = {name: loss for name, loss in losses if loss.needs.different_labels}
     if not compared:
         return
     labels = np.asarray(data.train["label"], dtype=np.float64)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sts_lightning.config.check import flat, path_override
+from sts_lightning.config.check import flatten, path_override
 from sts_lightning.config.folders import command_line
 from sts_lightning.core.choices import Aggregate
 from sts_lightning.core.errors import CheckpointError, ConfigError, counted
@@ -68,8 +68,8 @@ def _predictions(run: RunFolder, metrics: RunMetrics) -> str:
         )
     aggregate: Any = metrics.aggregate
     again = {name: _scores(found, tasks[name], aggregate, name) for name, found in predictions.items()}
-    stored = flat(dict(metrics.test or {}))
-    for key, value in flat({"tasks": again, "average": average_of(again)}).items():
+    stored = flatten(dict(metrics.test or {}))
+    for key, value in flatten({"tasks": again, "average": average_of(again)}).items():
         known = stored.get(key)
         if not (isinstance(known, int | float) and abs(known - value) <= ROUNDING):
             raise CheckpointError(

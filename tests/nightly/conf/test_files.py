@@ -10,19 +10,15 @@ import pytest
 from omegaconf import OmegaConf
 
 from sts_lightning.config.check import check_config
+from sts_lightning.config.folders import files_of
 from sts_lightning.config.stored import requests
-from tests.conftest import CONF
 from tests.support.loss_cases import masks
 from tests.support.run_entries import composed
 
 
-def choices(group: str) -> list[str]:
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
-
-
 def together(groups: tuple[str, ...]) -> list[str]:
     """One choice of each group at a time, until each choice has been used."""
-    rows = zip_longest(*([f"{group}={name}" for name in choices(group)] for group in groups))
+    rows = zip_longest(*([f"{group}={name}" for name in files_of(group)] for group in groups))
     return [" ".join(filter(None, row)) for row in rows]
 
 

@@ -11,14 +11,14 @@ from hydra import compose
 
 from sts_lightning.config.compose import composing
 from sts_lightning.config.folders import folders
-from tests.conftest import CONF
+from tests.conftest import CONF, PAPERS_CONF
 from tests.unit.config.test_folders import add
 from tests.unit.config.test_folders import empty as empty
 
 
 def test_a_folder_of_another_project_changes_no_model(empty: Path, caplog: pytest.LogCaptureFixture) -> None:
     add(empty, "conf/config.yaml", "defaults: [model: minilm]\n")
-    assert folders() == (CONF,)
+    assert folders() == (CONF, PAPERS_CONF)
     assert not caplog.messages  # nothing in it could be meant
     add(empty / "other", "conf/config.yaml", "")
     add(empty / "other", "conf/model/minilm.yaml", "_target_: torch.nn.Identity\n")
@@ -28,4 +28,4 @@ def test_a_folder_of_another_project_changes_no_model(empty: Path, caplog: pytes
     [said] = caplog.messages
     command = said.rpartition("STS-Lightning: ")[2]
     subprocess.run(command.split(), check=True)
-    assert folders() == (empty / "other/conf", CONF)
+    assert folders() == (empty / "other/conf", CONF, PAPERS_CONF)

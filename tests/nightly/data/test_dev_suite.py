@@ -9,7 +9,7 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.evaluation.score import score as score_encoder
+from sts_lightning.evaluation.score import score_data
 from sts_lightning.models.loading.run import load
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.assembly import make_data
@@ -46,7 +46,7 @@ def test_a_run_is_selected_by_the_mean_of_the_parts(
     assert run.metrics().details["best_step"] == best["step"]
     data = make_data(cfg)
     data.setup()
-    again = score_encoder(load(run.path), data, cfg.evaluation).dev
+    again = score_data(load(run.path), data, cfg.evaluation).dev
     assert again["spearman"] == pytest.approx(score, abs=1e-3)
     assert (run.plots / "dev_cosines.png").is_file()
     assert ("premise 0" in (run.path / "report.html").read_text()) == (not final)

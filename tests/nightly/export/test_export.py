@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from safetensors import SafetensorError
 
 from sts_lightning.core.choices import ExportFormat
 from sts_lightning.core.errors import CheckpointError, ConfigError, StorageError
-from sts_lightning.export.export import WRITERS, export
+from sts_lightning.export.export import FORMATS, export
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.workflows.command import train_in
 from tests.support.exports import DECODER, STEPS, Config, trained
@@ -41,7 +42,7 @@ def test_weights_that_cannot_be_written_leave_nothing(
         raise SafetensorError("I/O error: File too large (os error 27)")
 
     trained(tmp_path / "run", config)
-    monkeypatch.setitem(WRITERS, "merged", full_disk)
+    monkeypatch.setitem(FORMATS, "merged", replace(FORMATS["merged"], write=full_disk))
     with pytest.raises(StorageError, match=r"out: its weights cannot be written .*too large"):
         export(tmp_path / "run", tmp_path / "out", "merged")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -64,14 +65,14 @@ def test_an_export_with_other_vectors_leaves_no_folder(
     checked = json.loads((tmp_path / "out" / "sts_lightning.json").read_text())["checked"]
     assert checked["difference"] < 1e-4
     assert checked["texts"] in (10, 11)
-    write = WRITERS[format_]
+    write = FORMATS[format_].write
 
     def wrong(encoder: SentenceEncoder, *arguments: Any) -> None:
         with torch.no_grad():
             encoder.plain_backbone.get_input_embeddings().weight.mul_(1.1)
         write(encoder, *arguments)
 
-    monkeypatch.setitem(WRITERS, format_, wrong)
+    monkeypatch.setitem(FORMATS, format_, replace(FORMATS[format_], write=wrong))
     # The texts are those of the run, as far as it can read them.
     said = r"they differ by .* most for the (text|query|document) '(who .\?|. did it .|The hills)"
     with pytest.raises(CheckpointError, match=said):

@@ -27,19 +27,10 @@ def test_transformers_reads_the_merged_model(config: Config, tmp_path: Path) -> 
 def test_a_prefix_cannot_be_merged(config: Config, tmp_path: Path) -> None:
     prefix = "{_target_: peft.PrefixTuningConfig, task_type: FEATURE_EXTRACTION, num_virtual_tokens: 3}"
     trained(tmp_path / "run", config, f"model.adapter={prefix}")
-    with pytest.raises(ConfigError, match="PREFIX_TUNING cannot be merged; use --format adapter"):
+    with pytest.raises(ConfigError, match=r"PREFIX_TUNING cannot be merged.*--format adapter"):
         export(tmp_path / "run", tmp_path / "out", "merged")
     export(tmp_path / "run", tmp_path / "adapter", "adapter")
     assert (tmp_path / "adapter" / "adapter_model.safetensors").is_file()
-
-
-def test_what_peft_cannot_merge_is_said(config: Config, tmp_path: Path) -> None:
-    bias = "+model.adapter.lora_bias=true"
-    trained(tmp_path / "run", config, *DECODER, "model.quantization=none", bias)
-    said = r"cannot be merged \(.*base layer has no bias.*use --format adapter"
-    with pytest.raises(ConfigError, match=said):
-        export(tmp_path / "run", tmp_path / "out", "merged")
-    export(tmp_path / "run", tmp_path / "adapter", "adapter")
 
 
 def test_dense_layers_that_are_left_out_are_said(

@@ -11,7 +11,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from sts_lightning.core.hardware import decide
+from sts_lightning.core.hardware import resolve_machine
 from tests.support.emulated_gpu import emulated_gpu
 
 HERE = Path(__file__).parent
@@ -30,7 +30,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
         if kind not in DETERMINISTIC:
             config: Callable[..., DictConfig] = request.getfixturevalue("config")
             cfg = config(f"trainer={'cpu' if kind == 'cpu' else 'gpu'}")
-            DETERMINISTIC[kind] = decide(cfg).deterministic
+            DETERMINISTIC[kind] = resolve_machine(cfg).deterministic
         chosen = DETERMINISTIC[kind]
         before = torch.are_deterministic_algorithms_enabled()
         warn_only = torch.is_deterministic_algorithms_warn_only_enabled()

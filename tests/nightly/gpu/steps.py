@@ -47,16 +47,16 @@ def step(
     mixed: bool = False,
 ) -> tuple[float, Tensor]:
     """Return the loss, and the gradient of the encoder on the CPU."""
-    device, views = encoder.device, max(loss.views)
+    device, views = encoder.device, max(loss.needs.views)
     texts = [TEXTS[number:] + TEXTS[:number] for number in range(views)]
     rows = encoder.prepare(10_000, training=True)(texts, [None] * views)
     if rows_at_a_time is not None:
         rows = rows.limited(rows_at_a_time)
     rows.chunks = [{name: ids.to(device) for name, ids in chunk.items()} for chunk in rows.chunks]
     labels = None
-    if loss.labels[0] == "score":
+    if loss.needs.labels[0] == "score":
         labels = torch.linspace(0, 5, len(TEXTS), device=device)
-    elif loss.labels[0] == "class":
+    elif loss.needs.labels[0] == "class":
         labels = torch.arange(len(TEXTS), device=device) % 3
     encoder.zero_grad()
     loss.zero_grad()

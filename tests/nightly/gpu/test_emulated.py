@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 import sts_lightning
 from sts_lightning.core.errors import TrainingError
-from sts_lightning.evaluation.score import score
+from sts_lightning.evaluation.score import score_data
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import train
@@ -129,9 +129,9 @@ def test_the_untuned_model_is_scored_on_the_gpu(
 
     def watched(encoder: SentenceEncoder, *rest: Any) -> object:
         seen.append(encoder.device.type)
-        return score(encoder, *rest)
+        return score_data(encoder, *rest)
 
-    monkeypatch.setattr(train, "score", watched)
+    monkeypatch.setattr(train, "score_data", watched)
     run_emulated(tmp_path, config(*TOY_RUN, "model=tiny_bert", "evaluation.untuned=true"))
     assert seen == ["cuda"]
 

@@ -40,7 +40,7 @@ class Stored(AuxiliaryModel):
 
 
 def auxiliary_of(loss: Loss, size: int) -> AuxiliaryModel | None:
-    name = next(iter(loss.requires), None)
+    name = next(iter(loss.needs.required_inputs), None)
     if name == "second":
         return SecondEncoder()
     if name == "masked_lm":
@@ -64,7 +64,7 @@ def gradients(row: str, shard: Shard, micro: int | None) -> dict[str, Tensor]:
         queue.push(torch.randn(4, encoder.dimension, generator=torch.Generator().manual_seed(0)))
     none: Any = None
     module = STSModule(encoder, loss, none, none, auxiliary=auxiliary, micro_batch_size=micro)
-    views, label = max(loss.views), loss.labels[0]
+    views, label = max(loss.needs.views), loss.needs.labels[0]
     columns = [f"text{view}" for view in range(views)]
     labels = 3 if label == "class" else 6
     examples = [

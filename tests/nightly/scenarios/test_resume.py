@@ -12,7 +12,7 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.core.errors import CheckpointError, ConfigError, InterruptedRunError
-from sts_lightning.core.hardware import decide, decided
+from sts_lightning.core.hardware import resolve_machine, with_machine
 from sts_lightning.evaluation import score
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.state import differing
@@ -163,7 +163,7 @@ def test_weighted_files_resume_to_the_bit_and_changed_files_are_rejected(
 
 
 def on_this_machine(cfg: DictConfig) -> DictConfig:
-    return decided(cfg, decide(cfg))
+    return with_machine(cfg, resolve_machine(cfg))
 
 
 def test_a_resumed_run_may_record_and_cost_something_else(

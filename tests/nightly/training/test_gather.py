@@ -48,7 +48,7 @@ def problem(stem: str, size: int) -> tuple[nn.Module, Loss, Tensor, Tensor | Non
 def value(loss: Loss, views: Tensor, labels: Tensor | None) -> Tensor:
     torch.manual_seed(6)
     ids = torch.arange(views.shape[0] * views.shape[1]).view(views.shape[:2]) % 4  # of the whole batch
-    further = {"sentence_ids": ids} if "sentence_ids" in loss.takes else {}
+    further = {"sentence_ids": ids} if "sentence_ids" in loss.needs.inputs else {}
     total: Tensor = loss(views, labels, **further) + RankReduction(0.3)(views) + GlobalOrthogonal()(views)
     return total
 

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from sts_lightning.config.check import check_config
 from sts_lightning.config.folders import VARIABLE
 from sts_lightning.core.errors import ConfigError, InterruptedRunError
-from sts_lightning.core.hardware import decide, decided
+from sts_lightning.core.hardware import resolve_machine, with_machine
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.module import STSModule
 from sts_lightning.workflows import command as workflow
@@ -112,7 +112,7 @@ def test_a_mistake_in_either_run_leaves_nothing(argument: str, message: str, tmp
 def test_an_added_setting_that_others_read_does_not_prevent_resuming(tmp_path: Path) -> None:
     with composed("train", *SHORT_RUN, "+width=24", "data.batch_size=${width}", output=tmp_path) as cfg:
         run, checked = RunFolder(tmp_path), check_config(cfg)
-    run.save_config(decided(checked, decide(checked)))
+    run.save_config(with_machine(checked, resolve_machine(checked)))
     assert run.load_config().data.batch_size == 24
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.config.check import check_config, flat
+from sts_lightning.config.check import check_config, flatten
 from sts_lightning.config.compose import check_choices, compose_train
 from sts_lightning.config.identity import RESULT, configuration_hash, defining, select
 from sts_lightning.core.errors import ConfigError
@@ -68,7 +68,7 @@ def test_the_variants_differ_in_what_the_code_does(experiment: str) -> None:
     paper, code = variant(experiment), variant(experiment, "papers=code")
     assert (paper.papers, code.papers) == ("paper", "code")
     assert configuration_hash(paper) == configuration_hash(variant(experiment, "papers=paper"))
-    values = [select(flat(defining(cfg)), RESULT) for cfg in (paper, code)]
+    values = [select(flatten(defining(cfg)), RESULT) for cfg in (paper, code)]
     differing = {key: (value, values[1][key]) for key, value in values[0].items() if value != values[1][key]}
     assert differing == EXPECTED[experiment]
 

@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import UserError
-from sts_lightning.core.hardware import decide
+from sts_lightning.core.hardware import resolve_machine
 from sts_lightning.training.assembly import assemble
 from sts_lightning.workflows.checks import check_machine, check_parts
 from tests.conftest import CONF, SHORT_RUN
@@ -208,7 +208,7 @@ def rejected_key(cfg: DictConfig, key: str, value: str) -> str | None:
         return str(error.full_key)
     try:
         cfg = check_config(cfg)
-        check_machine(decide(cfg))
+        check_machine(resolve_machine(cfg))
         check_parts(assemble(cfg, "meta"))
     except UserError as error:
         assert "\n" not in str(error)

@@ -13,7 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 from sts_lightning.config.compose import composing
 from sts_lightning.config.folders import PACKAGED, VARIABLE, files_of, folders, set_user_folder, user_folder
 from sts_lightning.core.errors import ConfigError
-from tests.conftest import CONF, ROOT
+from tests.conftest import CONF, PAPERS_CONF, ROOT
 
 
 @pytest.fixture
@@ -37,14 +37,15 @@ def test_the_package_is_that_of_the_checkout() -> None:
 
 
 def test_conf_of_the_working_directory_comes_first(empty: Path) -> None:
-    assert folders() == (CONF,)
+    assert folders() == (CONF, PAPERS_CONF)
     add(empty, "conf/sts_lightning", "")
     mine = add(empty, "conf/loss/mine.yaml", "_target_: x")
     other = add(empty, "conf/loss/pearson.yaml", "_target_: y")
-    assert folders() == (empty / "conf", CONF)
+    assert folders() == (empty / "conf", CONF, PAPERS_CONF)
     found = files_of("loss")
     assert (found["mine"], found["pearson"]) == (mine, other)
     assert found["cosent"] == CONF / "loss/cosent.yaml"
+    assert found["mixcse"] == PAPERS_CONF / "loss/mixcse.yaml"
     assert list(found) == sorted(found)
 
 
@@ -52,12 +53,12 @@ def test_the_variable_takes_precedence(empty: Path, monkeypatch: pytest.MonkeyPa
     add(empty, "conf/loss/mine.yaml", "")
     add(empty, "other/loss/own.yaml", "")
     monkeypatch.setenv(VARIABLE, "other")
-    assert folders() == (empty / "other", CONF)
+    assert folders() == (empty / "other", CONF, PAPERS_CONF)
     assert "mine" not in files_of("loss")
     monkeypatch.setenv(VARIABLE, "")
-    assert folders() == (CONF,)
+    assert folders() == (CONF, PAPERS_CONF)
     monkeypatch.setenv(VARIABLE, str(CONF))
-    assert folders() == (CONF,)
+    assert folders() == (CONF, PAPERS_CONF)
     monkeypatch.setenv(VARIABLE, "absent")
     with pytest.raises(ConfigError) as caught:
         folders()
@@ -74,7 +75,7 @@ def test_hydras_option_names_the_folder_for_jobs_too(
     (empty / "other").mkdir()
     set_user_folder(["-m", *arguments])
     assert os.environ[VARIABLE] == str(empty / "other")
-    assert folders() == (empty / "other", CONF)
+    assert folders() == (empty / "other", CONF, PAPERS_CONF)
 
 
 @pytest.mark.parametrize("arguments", [["--config-dir"], ["config-dir=other"], []])
@@ -95,11 +96,16 @@ def test_composing_finds_a_choice_of_the_user_and_prefers_it(empty: Path) -> Non
     )
     with composing():
         cfg = compose("train", ["loss=mine", "prompt=eol", "name=x"])
+        table = compose("train", ["experiment=mixcse", "scale=minilm", "callbacks=rank_monitor"])
         repository = GlobalHydra.instance().config_loader().list_groups("")
         assert "mine" in GlobalHydra.instance().config_loader().get_group_options("loss")
     assert cfg.loss.official is True
     assert "in two" in cfg.prompt.template
-    assert "experiment" in repository
+    assert {"experiment", "papers"} <= set(repository)
+    assert (table.loss._target_, table.trainer.max_steps) == (
+        "sts_lightning.papers.losses.mixcse.MixCSELoss",
+        60,
+    )
 
 
 def test_other_applications_of_hydra_are_left_alone(empty: Path) -> None:
@@ -111,7 +117,7 @@ def test_other_applications_of_hydra_are_left_alone(empty: Path) -> None:
         assert compose("app").a == 2
         path = GlobalHydra.instance().config_loader().get_search_path()
     assert isinstance(path, ConfigSearchPath)
-    assert "user" not in {entry.provider for entry in path.get_path()}
+    assert not {"user", "papers"} & {entry.provider for entry in path.get_path()}
 
 
 def test_no_other_module_locates_the_configuration() -> None:

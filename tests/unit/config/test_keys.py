@@ -8,14 +8,14 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from sts_lightning.config.build import plain
+from sts_lightning.config.build import to_container
 from sts_lightning.config.check import nodes, path_override, suggest, with_home
 
 Config = Callable[..., DictConfig]
 
 
 def test_suggestions(config: Config) -> None:
-    values = plain(config())
+    values = to_container(config())
     keys = [f"{key}.{name}" for key, node in nodes(values) for name in node]
     assert suggest("max_steps", keys) == "Did you mean trainer.max_steps?"
     assert "optim.warmup" in suggest("optim.warmpu", keys)

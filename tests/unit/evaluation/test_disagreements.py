@@ -5,7 +5,7 @@ import pytest
 
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.table import Table
-from sts_lightning.evaluation.score import find_disagreements
+from sts_lightning.evaluation.disagreements import find_disagreements
 from sts_lightning.runs.predictions import found_on
 
 

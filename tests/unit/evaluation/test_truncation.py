@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sts_lightning.data.table import Table
-from sts_lightning.evaluation import score as truncation
-from sts_lightning.evaluation.score import report_truncation
+from sts_lightning.evaluation import unseen_text as truncation
+from sts_lightning.evaluation.unseen_text import report_truncation
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
 
@@ -60,10 +60,10 @@ def test_some_rows_of_a_large_table_are_looked_at(
 
 
 def test_the_line(encoder: SentenceEncoder, caplog: pytest.LogCaptureFixture) -> None:
-    encoder.tokenizer.set_evaluation_length(3)
+    encoder.set_evaluation(max_length=3)
     with caplog.at_level("INFO"):
         report_truncation(encoder, [TABLE], TABLE)
-    assert f"0 % of the training texts (after {encoder.tokenizer.max_length} tokens), " in caplog.text
+    assert f"0 % of the training texts (after {encoder.tokenizer.lengths.train} tokens), " in caplog.text
     assert "60 % of the dev and test texts (after 3 tokens); unknown tokens: 0 %, 0 %" in caplog.text
     assert "WARNING" not in caplog.text
     encoder.encode(["a a a"])  # which has been said

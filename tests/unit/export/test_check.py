@@ -21,7 +21,7 @@ from sts_lightning.core.errors import CheckpointError
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.rows import labels_file, triplets_file
 from sts_lightning.export.check import DOCUMENTS, QUERIES, check, expect, texts_of
-from sts_lightning.export.export import WRITERS
+from sts_lightning.export.export import FORMATS as TABLE
 from sts_lightning.models.encoder import Base, SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_llama, tiny_mistral
@@ -45,7 +45,7 @@ def with_adapter(folder: Path, **settings: Any) -> SentenceEncoder:
 
 def checked(encoder: SentenceEncoder, format_: ExportFormat, folder: Path, change: float = 1.0) -> Any:
     """Write an export and check it, after a weight was multiplied in between."""
-    expected = expect(encoder, QUERIES, DOCUMENTS, format_)
+    expected = expect(encoder, QUERIES, DOCUMENTS, TABLE[format_].bare)
     with torch.no_grad():
         weights = dict(encoder.backbone.named_parameters())
         name = next((name for name in weights if "lora_A" in name), "") or next(
@@ -53,9 +53,9 @@ def checked(encoder: SentenceEncoder, format_: ExportFormat, folder: Path, chang
         )
         weights[name].mul_(change)
     (folder / "out").mkdir()
-    WRITERS[format_](encoder, folder / "out")
-    config = replace(encoder.config, evaluation_length=encoder.tokenizer.evaluation_length)
-    return check(folder / "out", format_, config, expected)
+    TABLE[format_].write(encoder, folder / "out")
+    config = replace(encoder.config, evaluation_length=encoder.tokenizer.lengths.eval)
+    return check(folder / "out", TABLE[format_], config, expected)
 
 
 CASES: dict[str, tuple[Callable[..., SentenceEncoder], dict[str, Any]]] = {
@@ -115,15 +115,15 @@ def test_another_weight_is_noticed(format_: ExportFormat, tmp_path: Path) -> Non
 def test_a_prompt_that_is_lost_is_noticed(tmp_path: Path) -> None:
     """The largest difference is that of a query, whose prompt the folder has not."""
     encoder = tiny_bert(**ROLES)
-    expected = expect(encoder, QUERIES, DOCUMENTS, "sentence-transformers")
-    WRITERS["sentence-transformers"](encoder, tmp_path)
+    expected = expect(encoder, QUERIES, DOCUMENTS, bare=False)
+    TABLE["sentence-transformers"].write(encoder, tmp_path)
     file = tmp_path / "config_sentence_transformers.json"
     settings = json.loads(file.read_text())
     assert settings["prompts"] == ROLES
     settings["prompts"]["query"] = ""
     file.write_text(json.dumps(settings))
     with pytest.raises(CheckpointError, match=r"most for the query '"):
-        check(tmp_path, "sentence-transformers", encoder.config, expected)
+        check(tmp_path, TABLE["sentence-transformers"], encoder.config, expected)
 
 
 def test_nan_is_no_small_difference(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_base_that_is_not_here_is_said(tmp_path: Path, caplog: pytest.LogCaptu
 def test_the_run_is_as_it_was_after_the_comparison() -> None:
     encoder = tiny_bert(projection="always", template="a {sentence}", denoise="pad", denoise_evaluation=True)
     before = encoder.encode(QUERIES)
-    expect(encoder, QUERIES, DOCUMENTS, "merged")
+    expect(encoder, QUERIES, DOCUMENTS, bare=True)
     np.testing.assert_array_equal(encoder.encode(QUERIES), before)
 
 

@@ -179,7 +179,7 @@ def test_a_model_of_another_dimension_is_rejected() -> None:
         for_sentence_transformers(of_dimension(33), AnglELoss())
 
 
-VALUED = [stem for stem in all_losses() if stem != "joint" and not make(stem).requires]
+VALUED = [stem for stem in all_losses() if stem != "joint" and not make(stem).needs.required_inputs]
 """Losses of one data set that need nothing besides; `SentenceTransformerTrainer` has a loss for each."""
 
 

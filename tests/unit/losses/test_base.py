@@ -104,7 +104,7 @@ def test_small_batches_have_finite_loss_and_gradient(stem: str, size: int) -> No
 def test_one_row(stem: str) -> None:
     loss = make(stem)
     views, labels = batch(loss, 1)
-    views = views[: min(loss.views)]
+    views = views[: min(loss.needs.views)]
     if stem in ("decoupled", "energy", "hardness"):
         with pytest.raises(ValueError, match="at least two rows"):
             compute(loss, views, labels)
@@ -122,7 +122,7 @@ def test_equal_embeddings_and_equal_labels_have_a_finite_gradient(stem: str) -> 
         check_finite(loss, v, y)
 
 
-@pytest.mark.parametrize("stem", [stem for stem in STEMS if make(stem).labels != ("none",)])
+@pytest.mark.parametrize("stem", [stem for stem in STEMS if make(stem).needs.labels != ("none",)])
 def test_the_losses_that_compare_labels_are_those_without_gradient_on_equal_ones(stem: str) -> None:
     loss = make(stem)
     views, labels = batch(loss)
@@ -130,7 +130,7 @@ def test_the_losses_that_compare_labels_are_those_without_gradient_on_equal_ones
     equal = None if labels is None else torch.full_like(labels, 5.0 if labels.is_floating_point() else 1)
     compute(loss, views, equal).backward()
     assert views.grad is not None
-    assert (views.grad.abs().max().item() < 1e-12) == loss.compares
+    assert (views.grad.abs().max().item() < 1e-12) == loss.needs.different_labels
 
 
 @pytest.mark.parametrize("equal_labels", [False, True])
@@ -155,7 +155,7 @@ def test_half_precision_is_upcast(stem: str, dtype: torch.dtype) -> None:
     torch.testing.assert_close(value, compute(loss, half.float(), labels))
 
 
-@pytest.mark.parametrize("stem", [stem for stem in STEMS if "none" not in make(stem).labels])
+@pytest.mark.parametrize("stem", [stem for stem in STEMS if "none" not in make(stem).needs.labels])
 def test_absent_labels_are_an_error(stem: str) -> None:
     with pytest.raises(ValueError, match="needs labels"):
         make(stem)(torch.randn(2, 4, DIMENSION, dtype=torch.float64), **further(make(stem)))

@@ -88,7 +88,7 @@ def test_without_repeats_nothing_is_left_out() -> None:
 
 def test_labels_are_left_out_with_their_rows() -> None:
     loss = DividedLoss(PearsonLoss(), parts=1, drop_repeats=True)
-    assert loss.takes == ("sentence_ids",)  # for itself; Pearson takes none
+    assert loss.needs.inputs == ("sentence_ids",)  # for itself; Pearson takes none
     views, labels = batch(loss, 6)
     assert labels is not None
     numbers = torch.tensor([[0, 1, 2, 3, 4, 5], [6, 7, 8, 0, 9, 10]])
@@ -107,12 +107,14 @@ def test_repeats_cannot_be_found_without_the_sentences() -> None:
 @pytest.mark.parametrize("stem", sorted(set(all_losses()) - {"divided", "joint"}))
 def test_one_part_is_the_inner_loss_where_parts_suffice(stem: str) -> None:
     inner = make(stem)
-    if inner.requires:
+    if inner.needs.required_inputs:
         with pytest.raises(ValueError, match="of the whole batch; choose another loss"):
             DividedLoss(inner)
         return
     loss = DividedLoss(inner, parts=1)
-    assert (loss.views, loss.labels, loss.least_batch) == (inner.views, inner.labels, inner.least_batch)
+    assert loss.needs.views == inner.needs.views
+    assert loss.needs.labels == inner.needs.labels
+    assert loss.needs.min_batch_for_gradient == inner.needs.min_batch_for_gradient
     given = batch(loss)
     torch.manual_seed(0)
     expected = inner(*given)
@@ -125,7 +127,7 @@ def test_a_small_last_batch_has_fewer_parts() -> None:
     loss = DividedLoss(InfoNCELoss(), parts=4)
     views, _ = batch(loss, 2)
     assert loss(views[:2]) == 0  # one pair in each part, without a hard negative
-    assert DividedLoss(PearsonLoss(), parts=4).least_batch == 8
+    assert DividedLoss(PearsonLoss(), parts=4).needs.min_batch_for_gradient == 8
 
 
 def test_parts_have_the_rows_that_the_loss_needs() -> None:
@@ -134,7 +136,7 @@ def test_parts_have_the_rows_that_the_loss_needs() -> None:
     views = torch.randn(2, 6, 4)
     expected = torch.stack([inner(views[:, first : first + 2]) for first in (0, 2, 4)]).mean()
     torch.testing.assert_close(loss(views), expected)
-    assert DividedLoss(MatryoshkaLoss(inner, [2])).least_rows == 2
+    assert DividedLoss(MatryoshkaLoss(inner, [2])).needs.min_batch == 2
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_a_teacher_guides(count: int) -> None:
     views = crowded()[:count]
     teacher = torch.rand(9, 9, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     loss = GISTLoss(guide="teacher", margin=0.0)
-    assert loss.requires == ("teacher",)
+    assert loss.needs.required_inputs == ("teacher",)
     expected = slow(views, [teacher.numpy()], 0.0, 0.05)
     assert loss(views, teacher=teacher).item() == pytest.approx(expected)
 

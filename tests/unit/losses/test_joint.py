@@ -34,10 +34,10 @@ def test_what_a_part_observes_follows_its_name() -> None:
 
 def test_it_accepts_what_its_parts_accept() -> None:
     loss = JointLoss({"nli": InfoNCELoss(), "sts": PearsonLoss()})
-    assert {2, 3} <= set(loss.views)
-    assert set(loss.labels) == {"none", "score"}
-    assert loss.takes[0] == "part"
-    assert "sentence_ids" in loss.takes
+    assert {2, 3} <= set(loss.needs.views)
+    assert set(loss.needs.labels) == {"none", "score"}
+    assert "part" in loss.needs.inputs
+    assert "sentence_ids" in loss.needs.inputs
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_around_every_loss_without_a_head(stem: str) -> None:
             MatryoshkaLoss(inner, [4])
         return
     loss = MatryoshkaLoss(inner, [4, DIMENSION])
-    assert (loss.views, loss.labels) == (inner.views, inner.labels)
+    assert loss.needs == inner.needs
     views, labels = batch(loss)
     given = further(loss)
     cut = {name: value[:, :4] if name == "second" else value for name, value in given.items()}

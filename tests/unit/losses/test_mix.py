@@ -23,7 +23,7 @@ def test_is_the_weighted_sum() -> None:
 
 def test_reads_what_all_terms_read_and_has_their_heads() -> None:
     loss = MixLoss({"a": PearsonLoss(), "b": SmoothK2Loss(4, 5.0)}, {"a": 1.0, "b": 1.0})
-    assert loss.labels == ("score",)
+    assert loss.needs.labels == ("score",)
     assert {name for name, _ in loss.named_parameters()} == {"terms.b.head.weight", "terms.b.head.bias"}
     loss(torch.randn(2, 5, 4), torch.rand(5))
     assert set(loss.observed) == {"a", "b", "accuracy"}
@@ -61,5 +61,5 @@ def test_what_two_terms_observe_has_the_name_of_the_term() -> None:
 
 def test_a_mix_compares_labels_if_all_terms_that_count_do() -> None:
     terms = {"r": PearsonLoss(), "mse": CosineMSELoss()}
-    assert not MixLoss(terms, {"r": 1.0, "mse": 0.5}).compares
-    assert MixLoss(terms, {"r": 1.0, "mse": 0.0}).compares
+    assert not MixLoss(terms, {"r": 1.0, "mse": 0.5}).needs.different_labels
+    assert MixLoss(terms, {"r": 1.0, "mse": 0.0}).needs.different_labels

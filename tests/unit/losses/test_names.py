@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from sts_lightning import losses
+from sts_lightning.config.folders import files_of
 from sts_lightning.losses import all_losses
-from tests.conftest import CONF, ROOT
+from tests.conftest import ROOT
 
 FACTS = ("dimension", "top_label")
 """Arguments that follow from the model and the data, and are no settings."""
@@ -18,7 +19,7 @@ FACTS = ("dimension", "top_label")
 
 def test_each_loss_has_module_yaml_and_test() -> None:
     stems = set(all_losses())
-    assert stems == {path.stem for path in (CONF / "loss").glob("*.yaml")}
+    assert stems == files_of("loss").keys()
     for stem, kind in all_losses().items():
         *folders, _ = kind.__module__.split(".")[1:]
         assert ROOT.joinpath("tests", "unit", *folders, f"test_{stem}.py").is_file()
@@ -26,7 +27,7 @@ def test_each_loss_has_module_yaml_and_test() -> None:
 
 @pytest.mark.parametrize("stem", sorted(all_losses()))
 def test_yaml_names_every_argument_with_its_default(stem: str) -> None:
-    values = yaml.safe_load((CONF / "loss" / f"{stem}.yaml").read_text())
+    values = yaml.safe_load(files_of("loss")[stem].read_text())
     target = values.pop("_target_")
     values.pop("defaults", None)
     loss = all_losses()[stem]

@@ -57,7 +57,7 @@ def test_a_loss_stays_on_its_device(stem: str, settings: dict[str, Any], gpu: Em
         there = views.to(device).requires_grad_()
         more = further(loss, 9)
         more = {name: value if name == "part" else value.to(device) for name, value in more.items()}
-        if "sentence_ids" in loss.takes:
+        if "sentence_ids" in loss.needs.inputs:
             more["sentence_ids"] = (torch.arange(9) % 7).expand(len(views), 9).to(device)
         moved = None if labels is None else labels.to(device)
         gpu.recording = True
@@ -117,7 +117,7 @@ def test_a_queue_embeds_the_first_view_without_waiting(gpu: EmulatedGPU) -> None
     encoder.eval().to("cuda")
     gpu.recording = True
     with torch.no_grad():
-        vectors = encoder(moved.head(3))
+        vectors = encoder(moved.first_sentences(3))
     gpu.recording = False
     assert gpu.synchronisations == []
     with torch.no_grad():

@@ -107,7 +107,7 @@ def slow(stem: str, views: np.ndarray, ids: np.ndarray, mask: bool = True) -> fl
 
 
 def value(loss: Loss, views: Tensor, ids: Tensor | None) -> Tensor:
-    extra = {"masked_lm": torch.tensor(1.0)} if "masked_lm" in loss.requires else {}
+    extra = {"masked_lm": torch.tensor(1.0)} if "masked_lm" in loss.needs.required_inputs else {}
     found: Tensor = loss(views, sentence_ids=ids, **extra)
     return found
 
@@ -323,8 +323,8 @@ def test_losses_around_others_hand_the_numbers_on() -> None:
     halves = [one(views[:, rows], sentence_ids=ids[:, rows]) for rows in (slice(4), slice(4, 8))]
     torch.testing.assert_close(DividedLoss(one, 2)(views, sentence_ids=ids), sum(halves) / 2)
     for around in (mixed, nested, DividedLoss(one, 2)):
-        assert "sentence_ids" in around.takes
-        assert (around.views, around.more_views) == ((2, 3), True)
+        assert "sentence_ids" in around.needs.inputs
+        assert (around.needs.views, around.needs.more_views) == ((2, 3), True)
 
 
 def test_the_papers_code_masks_nothing() -> None:
@@ -339,4 +339,4 @@ def test_every_loss_that_can_mask_takes_the_numbers() -> None:
         stem for stem, kind in all_losses().items() if "mask_repeats" in inspect.signature(kind).parameters
     }
     assert found == set(LOSSES) | {"bixse", "contrastive_tension"}
-    assert all("sentence_ids" in all_losses()[stem].takes for stem in found)
+    assert all("sentence_ids" in all_losses()[stem].needs.inputs for stem in found)

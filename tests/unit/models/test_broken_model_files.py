@@ -122,7 +122,7 @@ def test_a_damaged_file_of_a_folder_is_no_matter_of_the_hub(model: Path, tmp_pat
 def test_a_run_and_a_graph_are_no_models(tmp_path: Path) -> None:
     run = tmp_path / "run"
     write_model(tiny_bert(), run / "model")
-    with pytest.raises(UserError, match=r"It is a run, whose model is the folder .*model; eval\.py takes"):
+    with pytest.raises(UserError, match=r"It is a run, whose model is .*model; eval\.py takes"):
         from_pipeline(str(run))
     for weights in ("config.json", "model.safetensors"):
         (run / "model" / weights).unlink()

@@ -17,7 +17,6 @@ from transformers.pytorch_utils import Conv1D
 from sts_lightning.core.choices import Quantization
 from sts_lightning.export.merged import write_merged
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading import quantization as quantization_module
 from sts_lightning.models.loading.quantization import dequantized
 from sts_lightning.testing.tiny_decoders import tiny_llama, tiny_mistral
 from tests.support.decoders import FAMILIES, Make, cosines, decoder, lora
@@ -134,12 +133,6 @@ def test_evaluation_on_a_cpu_leaves_quantised_weights_alone() -> None:
     encoder.encode(SENTENCES)
     assert torch.equal(weight.data, before)
     assert weight.quant_state.nested
-
-
-def test_missing_bitsandbytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quantization_module.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"needs bitsandbytes and accelerate: pip install"):
-        SentenceEncoder.from_pretrained("nowhere", quantization="4bit")
 
 
 def test_what_8_bit_layers_keep_beside_their_weights_moves_with_them() -> None:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from sts_lightning.papers.moses import is_prepared, prepare
+from sts_lightning.data.readers.sts_sets import is_prepared
+from sts_lightning.papers.moses import prepare
 
 # By hand, from the rules of Moses' tokenizer.perl as of November 2018 with -l en -no-escape.
 SENTENCES = {

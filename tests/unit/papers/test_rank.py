@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sts_lightning.papers.rank import effective_rank, energy_rank, singular_values
+from sts_lightning.papers.vector_ranks import effective_rank, energy_rank, singular_values
 
 
 @pytest.mark.parametrize("shape", [(40, 7), (7, 40)])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from sts_lightning.config.check import shown
+from sts_lightning.config.check import format_value
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.listing import distinguishing, find_runs, group_seeds
 from sts_lightning.runs.metrics import RunMetrics
@@ -161,7 +161,7 @@ def test_stages_of_0_3_are_runs(tmp_path: Path) -> None:
 
 
 def test_values_are_shown_as_on_the_command_line() -> None:
-    assert [shown(value) for value in (None, True, 1e-5, "a")] == ["null", "true", "1e-05", "a"]
+    assert [format_value(value) for value in (None, True, 1e-5, "a")] == ["null", "true", "1e-05", "a"]
 
 
 def test_settings_are_compared_within_a_class() -> None:

@@ -10,17 +10,19 @@ import pytest
 from omegaconf import OmegaConf
 
 from sts_lightning.core.errors import CheckpointError
-from sts_lightning.runs.folder import RunFolder, no_run
+from sts_lightning.runs.folder import RunFolder, missing_run_error
 from sts_lightning.runs.predictions import load_predictions
 
 EVALUATION = {"suite": "sts", "model": {}, "data_root": "data", "senteval_text": None}
 
 
 def test_a_model_is_named_as_what_it_is(tmp_path: Path) -> None:
-    assert no_run(tmp_path, "config.yaml").hint is None
-    assert str(no_run(tmp_path / "none", "config.yaml")).endswith("is not a run folder: it does not exist.")
+    assert missing_run_error(tmp_path, "config.yaml").hint is None
+    assert str(missing_run_error(tmp_path / "none", "config.yaml")).endswith(
+        "is not a run folder: it does not exist."
+    )
     (tmp_path / "modules.json").touch()
-    assert f"model.name={tmp_path}" in str(no_run(tmp_path, "config.yaml").hint)
+    assert f"model.name={tmp_path}" in str(missing_run_error(tmp_path, "config.yaml").hint)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,7 @@ def test_what_was_meant_is_named(tmp_path: Path) -> None:
         file.touch()
         os.utime(file, (number, number))
     meant = f"Did you mean {tmp_path / 'a' / 'new'}, the newest in it?"
-    assert no_run(tmp_path, "config.yaml").hint == meant
+    assert missing_run_error(tmp_path, "config.yaml").hint == meant
 
 
 def test_a_folder_of_runs_has_no_results(tmp_path: Path) -> None:

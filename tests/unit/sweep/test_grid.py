@@ -9,7 +9,7 @@ from hydra import compose
 
 from sts_lightning.config.compose import composing
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.sweep.grid import Grid, named
+from sts_lightning.sweep.grid import Grid, naming_job
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from sts_lightning.sweep.grid import Grid, named
     ],
 )
 def test_a_job_words_its_errors_as_a_single_run_does(override: str, reason: str, key: str) -> None:
-    with pytest.raises(ConfigError) as caught, named([override]), composing():
+    with pytest.raises(ConfigError) as caught, naming_job([override]), composing():
         compose("train", [override])
     assert str(caught.value).startswith(f"job {override}: {reason}")
     assert caught.value.key == key
@@ -30,7 +30,11 @@ def test_a_broken_file_names_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "loss").mkdir()
     (tmp_path / "loss" / "mine.yaml").write_text("a: [1\n")
     monkeypatch.setenv("STS_CONF", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"job loss=mine: .*mine\.yaml"), named(["loss=mine"]), composing():
+    with (
+        pytest.raises(ConfigError, match=r"job loss=mine: .*mine\.yaml"),
+        naming_job(["loss=mine"]),
+        composing(),
+    ):
         compose("train", ["loss=mine"])
 
 

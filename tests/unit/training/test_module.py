@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.text.tokenizer import TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.papers.auxiliary.second_encoder import SecondEncoder
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.testing.tiny_bert import tiny_bert
@@ -38,10 +38,10 @@ def gradient(
     module = STSModule(
         encoder, head, unused, unused, regularizer=regularizer, micro_batch_size=micro_batch_size
     ).train()
-    num_views = max(head.views)
+    num_views = max(head.needs.views)
     views = [TEXTS[number:] + TEXTS[:number] for number in range(num_views)]
     rows: TokenizedBatch = encoder.prepare(10_000, training=True)(views, [None] * num_views)
-    labels = None if head.labels[0] == "none" else torch.linspace(0, 5, len(TEXTS))
+    labels = None if head.needs.labels[0] == "none" else torch.linspace(0, 5, len(TEXTS))
     module.zero_grad()
     torch.manual_seed(2)
     calls: list[int] = []
@@ -53,7 +53,7 @@ def gradient(
     with torch.autocast("cpu", autocast) if autocast else nullcontext():
         embedded = module.embed_views(batch)
     ids = torch.arange(num_views * len(TEXTS)).view(num_views, -1) % 5
-    value = head(embedded, labels, **({"sentence_ids": ids} if "sentence_ids" in head.takes else {}))
+    value = head(embedded, labels, **({"sentence_ids": ids} if "sentence_ids" in head.needs.inputs else {}))
     if regularizer is not None:
         value = value + regularizer(embedded)
     forward_calls = len(calls)

@@ -129,6 +129,7 @@ def test_layers_and_embeddings_of_other_families() -> None:
 def test_a_network_above_the_encoder_has_none_of_its_layers() -> None:
     module = Pair()
     module.auxiliary = nn.Module()
+    module.auxiliary.above = "upper"
     module.auxiliary.upper = tiny_bert(layers=2).backbone
     found = plain(module, layer_decay=0.5)
     assert {rate for name, (rate, _) in found.items() if name.startswith("auxiliary.upper.encoder")} == {1.0}

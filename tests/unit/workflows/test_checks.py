@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.core.hardware import decide
+from sts_lightning.core.hardware import resolve_machine
 from sts_lightning.data.module import DataModule
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
@@ -53,7 +53,7 @@ def computes(loss: Loss, data: DataModule) -> bool:
     try:
         further_ = further(loss) | (
             {"teacher_vectors": torch.rand(len(views), 7, 6).double()}
-            if "teacher_vectors" in loss.requires
+            if "teacher_vectors" in loss.needs.required_inputs
             else {}
         )
         return bool(loss(views, labels[data.label], **further_).isfinite())
@@ -72,8 +72,9 @@ def test_loss_and_data_fit_or_are_rejected(data: str, config: Config) -> None:
     given = source(config, f"data={data}", "path=mine.csv", *named)
     for stem in PLAIN:
         loss = make(stem)
-        views = given.num_views in loss.views or (loss.more_views and given.num_views > max(loss.views))
-        if views and given.label in loss.labels:
+        needs = loss.needs
+        views = given.num_views in needs.views or (needs.more_views and given.num_views > max(needs.views))
+        if views and given.label in loss.needs.labels:
             check_fit(loss, given)
             assert computes(loss, given), stem
             continue
@@ -106,7 +107,7 @@ def test_any_number_of_hard_negatives(config: Config) -> None:
     columns = "data.columns=[anchor,positive,n1,n2,n3]"
     given = source(config, "data=triplets_file", "path=mine.csv", columns)
     for loss in map(make, PLAIN):
-        if loss.more_views:
+        if loss.needs.more_views:
             check_fit(loss, given)
             assert computes(loss, given)
         else:
@@ -115,7 +116,7 @@ def test_any_number_of_hard_negatives(config: Config) -> None:
 
 
 class FromFourRows(PearsonLoss):
-    least_batch = 4
+    needs = replace(PearsonLoss.needs, min_batch_for_gradient=4)
 
     def forward(self, views: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
         return super().forward(views, labels) if views.shape[1] >= 4 else 0 * views.sum()
@@ -147,9 +148,9 @@ def test_a_batch_of_one_is_for_losses_of_single_rows(stem: str) -> None:
     loss = make(stem)
     views, labels = batch(loss, 1)
     views.requires_grad_()
-    if loss.least_rows == 1:
+    if loss.needs.min_batch == 1:
         loss(views, labels, **further(loss, 1)).backward()
-    if loss.least_batch == 1:
+    if loss.needs.min_batch_for_gradient == 1:
         assert views.grad is not None and views.grad.abs().max() > 1e-9
 
 
@@ -332,7 +333,7 @@ def test_callbacks_that_change_the_loss_unnoticed(config: Config) -> None:
 )
 def test_what_this_machine_lacks(override: str, message: str, config: Config) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_machine(decide(config(override)))
+        check_machine(resolve_machine(config(override)))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import torch
 from omegaconf import DictConfig
 
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.core.hardware import decide
+from sts_lightning.core.hardware import resolve_machine
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.sweep.gpu_pool import demand_of
@@ -42,7 +42,7 @@ def test_a_device_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_apple_gpu_is_used_as_in_training(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     _see(monkeypatch, 0, apple=True)
-    assert decide(config("trainer=auto")).accelerator == "mps"
+    assert resolve_machine(config("trainer=auto")).accelerator == "mps"
     assert [encoding_device(name) for name in ("auto", "mps", "cpu")] == ["mps", "mps", "cpu"]
     assert demand_of(config("accelerator=mps", of="eval")).gpus == 0
     monkeypatch.setattr(SentenceEncoder, "device", torch.device("mps"))

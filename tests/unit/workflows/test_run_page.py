@@ -5,7 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from pathlib import Path
 
-from sts_lightning.evaluation.score import Disagreement
+from sts_lightning.evaluation.disagreements import Disagreement
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.workflows.report import write_page

@@ -13,7 +13,7 @@ from peft import LoraConfig
 
 from sts_lightning.core.errors import UserError
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.evaluation.score import score
+from sts_lightning.evaluation.score import score_data
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.folder import write_model
 from sts_lightning.models.loading.run import load
@@ -43,7 +43,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = only.subsets[next(iter(only.subsets))]
     subsets = {"a": table[:15], "b": table[15:]}
     data.tests[:] = [STSTask(only.name, subsets)]
-    found = score(load(run.path), data, cfg.evaluation)
+    found = score_data(load(run.path), data, cfg.evaluation)
     save_predictions(run, data.tests, found.test_found)
     run.save_metrics(RunMetrics(found.test, {**found.dev}, {"best_step": 2}))
     return run.path

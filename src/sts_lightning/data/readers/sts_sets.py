@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import get_args
 
 from sts_lightning.core.choices import SentEvalText, TextFound
 from sts_lightning.core.errors import DataError
 from sts_lightning.core.files import read_json
-from sts_lightning.data.fetch.hints import fetch_hint, fetched_by
+from sts_lightning.data.fetch import PUBLISHED, ROWS, fetch_hint, fetched_by
 from sts_lightning.data.readers.row_values import folded_sentence, score
 from sts_lightning.data.readers.text_files import read_lines, read_tsv
 from sts_lightning.data.table import LABELLED, SCORE_RANGE, Table, require_varied_scores
-from sts_lightning.papers.moses import is_prepared, prepare
 
 STS_YEARS: dict[str, tuple[str, ...]] = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -31,17 +32,9 @@ COUNTS = "counts.json"
 """File with the number of rows of each published file, which detects files truncated at the end of a line.
 
 It maps the name of a file to the number of its examples, or scored pairs. One of this name next to the
-folders STS and SICK takes the place of that beside this module, for custom data in this layout. Files that
+folders STS and SICK takes the place of that of this package, for custom data in this layout. Files that
 are not listed are not checked, so ``{}`` is enough.
 """
-
-PUBLISHED: dict[str, int] = read_json(Path(__file__).with_name(COUNTS))
-
-SCORED_PAIRS = {name: count for name, count in PUBLISHED.items() if name.startswith(("STS/", "SICK/"))}
-"""Number of scored pairs of each file of STS12-16, STS-B and SICK."""
-
-ROWS = {name: count for name, count in PUBLISHED.items() if name not in SCORED_PAIRS}
-"""Number of examples of each file of the transfer tasks."""
 
 Pair = tuple[str, str, float]
 
@@ -210,12 +203,38 @@ def _to_table(
     firsts, seconds, labels = map(list, columns)
     source_text: TextFound = "prepared_files" if is_prepared((*firsts, *seconds), lower) else "raw"
     if text == "prepared" and source_text == "raw":
+        prepare = resolve_name("sts_lightning.papers.moses:prepare")
         firsts, seconds = ([prepare(sentence, lower) for sentence in column] for column in (firsts, seconds))
         source_text = "prepared"
     table = Table(dict(zip(LABELLED, (firsts, seconds, labels), strict=True)), text=source_text)
     check_count(path, folder, len(table))
     require_varied_scores(table, path)
     return table
+
+
+_MARK = r"[!\"#$%&()*+/:;<=>?@\[\]^{|}~]"
+_GLUED = re.compile(
+    rf"[^\W_]{_MARK}|{_MARK}[^\W_]"  # a letter or digit next to a mark that is always a token
+    r"|[^\W\d_],"  # a comma after a letter
+    r"|(?:^|\s)[^\W\d_]{2,}'[^\W\d_]"  # a contraction in one piece
+    r"|[^\W\d_]{7,}\.$"  # a final period at a word longer than any abbreviation
+)
+_DETACHED = re.compile(r"\s[^\w\s]")
+
+
+def is_prepared(sentences: Collection[str], lower: bool = True) -> bool:
+    """Return whether the sentences of a file are prepared already.
+
+    They are if punctuation stands apart from words in all of them, at least one has punctuation, and, of
+    lower-cased files, none has a capital.
+
+    Args:
+        sentences: All sentences of the file.
+        lower: Whether prepared sentences are lower-case; False for SICK.
+    """
+    if lower and any(text != text.lower() for text in sentences):
+        return False
+    return any(map(_DETACHED.search, sentences)) and not any(map(_GLUED.search, sentences))
 
 
 def _load_subset(folder: Path, year: str, subset: str, text: SentEvalText) -> Table:

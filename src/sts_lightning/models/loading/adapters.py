@@ -5,22 +5,18 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from sts_lightning.core.errors import CheckpointError, ConfigError
-from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.compute.lora import fuse
-from sts_lightning.models.loading.checks import check_finite
+from sts_lightning.models.loading.checks import check_weights, read_weights
 from sts_lightning.models.loading.hub import SETTINGS, WEIGHTS
 from sts_lightning.models.loading.quantization import dequantized
 
@@ -48,25 +44,24 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
     """
     from peft import PeftModel, PrefixTuningConfig, get_peft_model
 
-    name = type(backbone).__name__
     check_adapter(adapter)
     prefix = isinstance(adapter, PrefixTuningConfig)
     if prefix and "past_key_values" not in inspect.signature(backbone.forward).parameters:
         raise ValueError(
-            f"adapter does not fit {name}: it takes no past_key_values, so a trained prefix would have "
-            "no effect. Choose another adapter, such as LoRA."
+            f"adapter does not fit {type(backbone).__name__}: it takes no past_key_values, so a trained "
+            "prefix would have no effect. Choose another adapter, such as LoRA."
         )
     settings: Any = copy.deepcopy(adapter)  # peft changes it
     meta = backbone.device.type == "meta"
     if meta and any(type(weight).__name__ == "Params4bit" for weight in backbone.parameters()):
         settings.use_dora = False  # the norms of DoRA, one for each output, need the values of the weights
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*is_gradient_checkpointing.*")  # peft asks transformers
-            warnings.filterwarnings("ignore", ".*was renamed from.*")  # its folder, of the same base
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*is_gradient_checkpointing.*")  # peft asks transformers
+        warnings.filterwarnings("ignore", ".*was renamed from.*")  # its folder, of the same base
+        try:
             whole = get_peft_model(backbone, settings, low_cpu_mem_usage=meta)  # without weights it stays so
-    except (ValueError, TypeError, AttributeError, RuntimeError, MemoryError) as error:
-        raise ValueError(f"adapter does not fit {name}: {error}") from error
+        except (ValueError, TypeError, AttributeError, RuntimeError) as error:
+            raise ValueError(f"adapter does not fit {type(backbone).__name__}: {error}") from error
     assert isinstance(whole, PeftModel)
     if prefix:
         _prepare_prefix(whole, backbone)
@@ -86,22 +81,18 @@ def check_adapter(adapter: PeftConfig) -> None:
     """
     from peft import LoraConfig, PrefixTuningConfig
 
+    key, start = "model.adapter", getattr(adapter, "init_lora_weights", True)
     if type(adapter) not in (LoraConfig, PrefixTuningConfig):
-        raise ConfigError(f"{ALLOWED}, not {type(adapter).__name__}.", key="model.adapter")
-    start = getattr(adapter, "init_lora_weights", True)
+        raise ConfigError(f"{ALLOWED}, not {type(adapter).__name__}.", key=key)
     if start not in STARTS:
-        key = "model.adapter.init_lora_weights"
-        raise ConfigError(f"{ALLOWED}, not init_lora_weights={start}.", key=key)
+        raise ConfigError(f"{ALLOWED}, not init_lora_weights={start}.", key=f"{key}.init_lora_weights")
     for name in ("layer_replication", "megatron_config"):
         if getattr(adapter, name, None):
-            raise ConfigError(f"{ALLOWED}, not {name}.", key=f"model.adapter.{name}")
+            raise ConfigError(f"{ALLOWED}, not {name}.", key=f"{key}.{name}")
     for name in ("lora_alpha", "num_virtual_tokens"):  # with 0 the adapter has neither effect nor gradient
         value: Any = getattr(adapter, name, None)
         if value is not None and value <= 0:
             raise ValueError(f"adapter.{name} must be above 0, got {value}.")
-    dropout = getattr(adapter, "lora_dropout", 0.0)
-    if not 0 <= dropout < 1:  # peft takes a negative one for none
-        raise ValueError(f"adapter.lora_dropout must lie in [0, 1), got {dropout}.")
 
 
 def _prepare_prefix(whole: PeftModel, backbone: PreTrainedModel) -> None:
@@ -130,9 +121,6 @@ def _dropped(rate: float, encoder: nn.Module, inputs: tuple[Tensor, ...], prefix
     return F.dropout(prefix, rate, encoder.training)
 
 
-USE_RUN = "Load the run that it was exported from."
-
-
 def adapter_settings(folder: Path) -> Any:
     """Read the settings of an adapter in a folder (``PeftConfig``).
 
@@ -146,8 +134,7 @@ def adapter_settings(folder: Path) -> Any:
         settings: Any = PeftConfig.from_pretrained(str(folder))
     except Exception as error:  # the library has no class for damaged files
         raise CheckpointError(
-            f"{folder}: {SETTINGS} cannot be read ({' '.join(str(error).split())[:200]}).",
-            key="model.name",
+            f"{folder}: {SETTINGS} cannot be read ({' '.join(str(error).split())[:200]}).", key="model.name"
         ) from error
     try:
         check_adapter(settings)
@@ -157,48 +144,8 @@ def adapter_settings(folder: Path) -> Any:
     return settings
 
 
-def merge(whole: PeftModel) -> PreTrainedModel:
-    """Merge the adapter of a model, which is changed in place, into the dequantised weights of its base.
-
-    Raises:
-        ConfigError: The adapter cannot be merged, as a prefix.
-    """
-    from peft import get_peft_model_state_dict, set_peft_model_state_dict
-
-    config: Any = copy.deepcopy(whole.peft_config["default"])
-    tuner: Any = whole.base_model
-    if not hasattr(tuner, "merge_and_unload"):
-        type_ = str(config.peft_type).rpartition(".")[2]
-        raise ConfigError(f"an adapter of type {type_} cannot be merged; use --format adapter.")
-    # Merged into quantised weights, the adapter would be rounded to their grid: they are dequantised first.
-    trained = get_peft_model_state_dict(whole, save_embedding_layers=False)
-    with _merge_errors():
-        bare = tuner.unload()
-    with_adapter = add_adapter(dequantized(bare), config)
-    set_peft_model_state_dict(with_adapter, trained)
-    tuner = with_adapter.base_model
-    with _merge_errors():
-        merged: PreTrainedModel = tuner.merge_and_unload()
-    return merged
-
-
-@contextmanager
-def _merge_errors() -> Iterator[None]:
-    """Report why peft cannot merge an adapter, such as lora_bias on layers without bias."""
-    try:
-        yield
-    except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
-        if is_out_of_memory(error):
-            raise
-        raise ConfigError(f"the adapter cannot be merged ({error}); use --format adapter.") from error
-
-
 def load_adapter(whole: Any, folder: Path) -> None:
-    """Load the weights of an adapter in a folder into that of a model.
-
-    Args:
-        whole: Model with an adapter (``PeftModel``).
-        folder: Folder of the adapter.
+    """Load the weights of an adapter in a folder into that of a model (``PeftModel``).
 
     Raises:
         CheckpointError: The weights are broken, or of another adapter or model.
@@ -206,22 +153,34 @@ def load_adapter(whole: Any, folder: Path) -> None:
     from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
     path = folder / WEIGHTS
-    try:
-        weights = load_file(path)
-    except Exception as error:  # safetensors has another error class in each version
-        raise CheckpointError(f"{path} cannot be read: {error}", key="model.name", hint=USE_RUN) from error
-    check_finite(weights.items(), str(path), "model.name")
+    weights = read_weights(path)
     # The library writes the base's embeddings too where the adapter changes them, unless told not to.
-    needed = get_peft_model_state_dict(whole, save_embedding_layers=False)
+    required = get_peft_model_state_dict(whole, save_embedding_layers=False).keys()
     allowed = get_peft_model_state_dict(whole, save_embedding_layers=True)
-    wrong = sorted(needed.keys() - weights.keys()) + sorted(
-        name for name, value in weights.items() if name not in allowed or allowed[name].shape != value.shape
-    )
-    if wrong:
-        raise CheckpointError(
-            f"{path}: {len(wrong)} of {len(needed)} weights differ in name or shape from "
-            f"those of the adapter around {type(whole.get_base_model()).__name__} (such as {wrong[0]}); it "
-            "belongs to another model, or is incomplete.",
+    check_weights(allowed, weights, str(path), required, "model.name")
+    set_peft_model_state_dict(whole, weights)
+
+
+def merge(whole: PeftModel) -> PreTrainedModel:
+    """Merge the adapter of a model, which is changed in place, into the dequantised weights of its base.
+
+    Raises:
+        ConfigError: The adapter cannot be merged, such as a prefix, or a bias of LoRA on layers without bias.
+    """
+    from peft import get_peft_model_state_dict, set_peft_model_state_dict
+
+    config: Any = copy.deepcopy(whole.peft_config["default"])
+    tuner: Any = whole.base_model
+    if not hasattr(tuner, "merge_and_unload"):
+        kind = str(config.peft_type).rpartition(".")[2]
+        raise ConfigError(
+            f"an adapter of type {kind} cannot be merged; load the run, or export it with --format adapter.",
             key="model.name",
         )
-    set_peft_model_state_dict(whole, weights)
+    # Merged into quantised weights, the adapter would be rounded to their grid: they are dequantised first.
+    trained = get_peft_model_state_dict(whole, save_embedding_layers=False)
+    with_adapter = add_adapter(dequantized(tuner.unload()), config)
+    set_peft_model_state_dict(with_adapter, trained)
+    tuner = with_adapter.base_model
+    merged: PreTrainedModel = tuner.merge_and_unload()
+    return merged

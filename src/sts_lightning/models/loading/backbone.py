@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -33,14 +33,13 @@ from sts_lightning.core.hardware import local_gpu, multiplies_bfloat16
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoding import Base
 from sts_lightning.models.loading.checks import check_finite
-from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles, find, find_adapter
+from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles, find, find_adapter
 from sts_lightning.models.loading.own_file import base_of, read_own
+from sts_lightning.models.loading.quantization import check_fraction, quantization_config
 from sts_lightning.models.text.template import BARE, set_post_processor
 
 log = logging.getLogger(__name__)
 
-
-DTYPES_BY_NAME = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 DTYPES: dict[Precision, torch.dtype] = {
     "32-true": torch.float32,
@@ -55,7 +54,8 @@ def dtype_of(name: DtypeName) -> torch.dtype:
     if name == "auto":
         device = "cuda:0" if torch.cuda.is_available() else "cpu"
         name = "bfloat16" if multiplies_bfloat16(device) else "float32"
-    return DTYPES_BY_NAME[name]
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
 
 
 Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
@@ -64,10 +64,10 @@ Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 def load_backbone(base: Base, trust_remote_code: bool = False, device: str | None = None) -> Loaded:
     """Load a backbone, without pooling layer or language-model head, and its tokenizer.
 
-    Of an encoder-decoder only the encoder is loaded; of an adapter its base, with the adapter merged into
-    it. A packaged copy, if one is installed, takes precedence
-    over the model hub (see `COPIES`). A model without safetensors files is read from ``pytorch_model.bin`` or
-    its parts: plain tensors only, no code of a pickle is run.
+    Of an encoder-decoder only the encoder is loaded; of an adapter its base, with the adapter merged into it.
+    A packaged copy, if one is installed, takes precedence over the model hub (see `COPIES`). A model without
+    safetensors files is read from ``pytorch_model.bin`` or its parts: plain tensors only, no code of a pickle
+    is run.
 
     Args:
         base: The model, and how it is loaded.
@@ -76,16 +76,22 @@ def load_backbone(base: Base, trust_remote_code: bool = False, device: str | Non
             of this process if there is one.
 
     Raises:
-        ValueError: The model cannot be quantised, or bitsandbytes is missing.
+        ValueError: The quantisation is unknown, or the model has no layer for it.
+        ImportError: bitsandbytes is missing.
         ConfigError: The model cannot be found, has no such setting, or needs ``trust_remote_code``.
         CheckpointError: The files are broken, lack weights, hold more than tensors, or have no fitting
             tokenizer.
     """
     assert base.name is not None
-    name, settings = base.name, dict(base.config)
-    quantised = quantised_loading(base, device)
+    name, settings, quantized = base.name, dict(base.config), dict[str, Any]()
     if (folder := find_adapter(name)) is not None:
         return load_merged(base, folder, trust_remote_code, device)
+    if base.quantization != "none":
+        place = device or (local_gpu() if torch.cuda.is_available() else "cpu")
+        quantized = {
+            "quantization_config": quantization_config(base.quantization, dtype_of(base.dtype)),
+            "device_map": {"": place},
+        }
     source, options = find(name)
     if not name.startswith(source):
         log.info("%s: the packaged copy", name)
@@ -104,7 +110,7 @@ def load_backbone(base: Base, trust_remote_code: bool = False, device: str | Non
             use_safetensors=None,  # pytorch_model.bin where there are none
             weights_only=True,
             output_loading_info=True,
-            **quantised,
+            **quantized,
             **options,
         )
     except (UserError, ImportError):
@@ -140,8 +146,6 @@ def load_backbone(base: Base, trust_remote_code: bool = False, device: str | Non
     set_attention(backbone, settings, name)
     check_vocabulary(tokenizer, backbone, name)
     if base.quantization != "none":
-        from sts_lightning.models.loading.quantization import check_fraction
-
         check_fraction(backbone, base.quantization, name)
     bare = tokenizer.init_kwargs.pop(BARE, None)
     # A model folder of ours names its template, which is put around each sentence here: the tokenizer must
@@ -168,6 +172,7 @@ def load_merged(adapter: Base, folder: Path, trust_remote_code: bool, device: st
         device: Device that quantised weights of the base are loaded to.
 
     Raises:
+        ValueError: The adapter does not fit the base.
         ConfigError: The adapter cannot be merged, is to be quantised, or its base cannot be loaded.
         CheckpointError: The adapter's files are broken, or do not fit the base.
     """
@@ -180,29 +185,14 @@ def load_merged(adapter: Base, folder: Path, trust_remote_code: bool, device: st
         )
     from sts_lightning.models.loading.adapters import adapter_settings, add_adapter, load_adapter, merge
 
-    settings = adapter_settings(folder)
-    if settings.is_prompt_learning:
-        raise ConfigError(
-            f"{folder}: an adapter of type {settings.peft_type.value} cannot be merged.",
-            key="model.name",
-            hint="Load the run that it was exported from.",
-        )
-    files = ModelFiles(str(folder))
+    settings, files = adapter_settings(folder), ModelFiles(str(folder))
     own = read_own(files)
     base = replace(base_of(files, own), dtype=adapter.dtype, config=adapter.config)
-    with naming_base(adapter.name, base):
-        backbone, tokenizer = load_backbone(base, trust_remote_code, device)
+    backbone, tokenizer = load_backbone(base, trust_remote_code, device)
     floats = ((key, value) for key, value in backbone.named_parameters() if value.is_floating_point())
     # Quantised weights are not among them: they train once they are dequantised.
     frozen = {key for key, value in floats if not value.requires_grad}
-    try:
-        whole = add_adapter(backbone, settings)
-    except ValueError as error:
-        raise CheckpointError(
-            f"{folder}: {error}",
-            key="model.name",
-            hint=f"Check {SETTINGS}; the base it names must be the one it was trained with.",
-        ) from error
+    whole = add_adapter(backbone, settings)
     load_adapter(whole, folder)
     backbone = merge(whole)
     for key, value in backbone.named_parameters():  # the library freezes the base
@@ -211,36 +201,6 @@ def load_merged(adapter: Base, folder: Path, trust_remote_code: bool, device: st
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         check_vocabulary(tokenizer, backbone, str(folder))
     return backbone, tokenizer
-
-
-@contextmanager
-def naming_base(name: str | None, base: Base) -> Iterator[None]:
-    """Say in an error that a model is loaded as the base of another one."""
-    try:
-        yield
-    except (UserError, ValueError) as error:
-        raise ConfigError(
-            f"{name} needs its base {base.name}: {error}",
-            key="model.name",
-            hint=f"If the base has moved, set its name in {SETTINGS} and {OWN_FILE}.",
-        ) from error
-
-
-def quantised_loading(base: Base, device: str | None) -> dict[str, Any]:
-    """Return the arguments of ``from_pretrained`` for a quantisation, none without one; see `load_backbone`.
-
-    Raises:
-        ValueError: The quantisation is unknown, or bitsandbytes is missing.
-    """
-    if base.quantization == "none":
-        return {}
-    from sts_lightning.models.loading.quantization import check_quantization, quantization_config
-
-    check_quantization(base.quantization)
-    return {
-        "quantization_config": quantization_config(base.quantization, dtype_of(base.dtype)),
-        "device_map": {"": device or (local_gpu() if torch.cuda.is_available() else "cpu")},
-    }
 
 
 def restrain_library() -> None:
@@ -275,8 +235,19 @@ def configure(
         for part in parts:
             if hasattr(part, key):
                 setattr(part, key, value)
-    if not trust_remote_code:  # now: a setting may name a kernel too
-        _forget_code(name, model_config)
+    if trust_remote_code:
+        return
+    for part in parts:  # its references to code are not used here, but an export would contain them
+        if hasattr(part, "auto_map"):
+            del part.auto_map
+    for key in ("_attn_implementation", "_experts_implementation"):  # now: a setting may name a kernel too
+        kernel = getattr(model_config, key, None)
+        if isinstance(kernel, str) and "/" in kernel:
+            raise ConfigError(
+                f"{name}: its config.json asks for the kernel {kernel}, which is code; allow it "
+                "with model.trust_remote_code=true, or remove the entry.",
+                key="model.name",
+            )
 
 
 def text_config(config: PreTrainedConfig) -> PreTrainedConfig:
@@ -309,31 +280,9 @@ def never_repack(model: nn.Module) -> None:
             module.support_avx512bf16_for_cpu = False  # type: ignore[assignment]
 
 
-def _forget_code(name: str, config: PreTrainedConfig) -> None:
-    """Drop references to code from a model's configuration.
-
-    They are not used here, but an export would contain them, and trust_remote_code would then run them.
-
-    Raises:
-        ConfigError: The configuration asks for a kernel from the model hub.
-    """
-    for part in {id(part): part for part in (config, text_config(config))}.values():
-        if hasattr(part, "auto_map"):
-            del part.auto_map
-    for key in ("_attn_implementation", "_experts_implementation"):
-        kernel = getattr(config, key, None)
-        if isinstance(kernel, str) and "/" in kernel:
-            raise ConfigError(
-                f"{name}: its config.json asks for the kernel {kernel}, which is code; allow it "
-                "with model.trust_remote_code=true, or remove the entry.",
-                key="model.name",
-            )
-
-
 def explain(name: str, error: Exception) -> ConfigError | CheckpointError:
     """Translate a loading error of the library into one that names the remedy."""
     text = str(error).strip()
-    first_line = text.splitlines()[0] if text else type(error).__name__
     if "trust_remote_code" in text:
         return ConfigError(
             f"{name} needs code that comes with the model; read it, then allow it with "
@@ -346,20 +295,18 @@ def explain(name: str, error: Exception) -> ConfigError | CheckpointError:
             key="model.name",
             hint="Download it again, or choose a model with model.safetensors.",
         )
-    files = "config.json, model.safetensors (or pytorch_model.bin) and tokenizer files"
+    needed = "config.json, model.safetensors (or pytorch_model.bin) and tokenizer files"
     if (Path(name) / "model" / OWN_FILE).is_file():
-        hint = (
-            f"It is a run, whose model is the folder {Path(name) / 'model'}; eval.py takes the run as ckpt."
-        )
+        hint = f"It is a run, whose model is {Path(name) / 'model'}; eval.py takes the run as ckpt."
     elif Path(name).is_dir():
-        hint = f"One of its files is damaged or missing; a model is a folder with {files}."
+        hint = f"One of its files is damaged or missing; a model is a folder with {needed}."
     else:
         hint = (
-            f"It is a hub id, or a folder with {files}. Check spelling, connection and HF_HUB_OFFLINE; a "
-            "gated model needs its licence accepted on the hub, and `hf auth login`. model=minilm works "
-            "offline with `pip install 'sts-lightning[offline]'`."
+            f"It is a hub id, or a folder with {needed}. Check spelling, connection and HF_HUB_OFFLINE; a "
+            "gated model needs its licence accepted on the hub, and `hf auth login`."
         )
-    return ConfigError(f"cannot load {name}: {first_line.rstrip('.')}.", key="model.name", hint=hint)
+    reason = (text or type(error).__name__).partition("\n")[0].rstrip(".")
+    return ConfigError(f"cannot load {name}: {reason}.", key="model.name", hint=hint)
 
 
 KEY = "model.config.attn_implementation"
@@ -409,7 +356,12 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedMod
     Raises:
         CheckpointError: A plain sentence has no known token, or the embedding table has no row for a token.
     """
-    if not _knows_words(tokenizer):
+    try:
+        ids = set(tokenizer(PLAIN_SENTENCE, add_special_tokens=False)["input_ids"])
+    except Exception:  # an empty vocabulary may lack even the token for unknown words
+        ids = set()
+    known = tokenizer.convert_ids_to_tokens(list(ids - {tokenizer.unk_token_id, *tokenizer.all_special_ids}))
+    if not any(character.isalpha() for token in known for character in token):
         raise CheckpointError(
             f"{name}: the tokenizer knows no word of {PLAIN_SENTENCE!r}. Put the model's tokenizer files "
             "beside config.json: tokenizer.json, or the vocabulary (vocab.txt; vocab.json and merges.txt; "
@@ -427,16 +379,6 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedMod
         )
 
 
-def _knows_words(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Return whether a plain sentence has a token with a letter that is neither unknown nor special."""
-    try:
-        ids = set(tokenizer(PLAIN_SENTENCE, add_special_tokens=False)["input_ids"])
-    except Exception:  # an empty vocabulary may lack even the token for unknown words
-        return False
-    known = ids - {tokenizer.unk_token_id, *tokenizer.all_special_ids}
-    return any(character.isalpha() for token in known for character in tokenizer.convert_ids_to_tokens(token))
-
-
 def is_causal(backbone: PreTrainedModel) -> bool:
     """Return whether the model is causal: no token attends to later tokens."""
     flags = causal_flags(backbone)
@@ -452,28 +394,6 @@ def causal_flags(backbone: PreTrainedModel) -> list[bool]:
         return [False]
     flags = [module.__dict__.get("is_causal") for module in backbone.modules()]
     return [flag for flag in flags if isinstance(flag, bool)]
-
-
-SEED = 0
-"""Seed of the weights, the same in all processes and in a resumed run."""
-
-
-def random_weights(backbone: PreTrainedModel) -> PreTrainedModel:
-    """Build a model like another one, with the random weights that its pre-training would start from.
-
-    The global random state is left unchanged.
-
-    Args:
-        backbone: Model without adapter, whose weights are left unchanged.
-    """
-    device = "meta" if backbone.device.type == "meta" else "cpu"
-    with torch.random.fork_rng(devices=[]), torch.device(device):
-        torch.default_generator.manual_seed(SEED)
-        fresh: Any = type(backbone)(backbone.config)
-    if getattr(backbone, "pooler", fresh) is None:  # BERT's class adds one by default
-        fresh.pooler = None
-    assert isinstance(fresh, PreTrainedModel)
-    return fresh
 
 
 def plain(backbone: nn.Module) -> PreTrainedModel:

@@ -1,17 +1,41 @@
-"""Checks of weights that have been read: names, shapes and finite values."""
+"""Weights: read from a file, and checked for names, shapes and finite values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from pathlib import Path
 
 import torch
-from torch import Tensor
+from safetensors.torch import load_file
+from torch import Tensor, nn
 
 from sts_lightning.core.errors import CheckpointError
 
 
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read finite tensors: from safetensors, or a pickle of which no code is run.
+
+    Raises:
+        CheckpointError: The file is missing or broken, holds more than tensors, or a value is not finite.
+    """
+    try:
+        if path.suffix == ".safetensors":
+            weights = load_file(path)
+        else:
+            weights = dict(torch.load(path, map_location="cpu", weights_only=True))
+    except Exception as error:  # safetensors has another error class in each version
+        reason = str(error).partition("\n")[0]
+        raise CheckpointError(f"{path} cannot be read: {reason}", key="model.name") from error
+    check_finite(weights.items(), str(path), "model.name")
+    return weights
+
+
 def check_weights(
-    expected: dict[str, Tensor], loaded: dict[str, Tensor], source: str, required: Set[str] | None = None
+    expected: dict[str, Tensor],
+    loaded: dict[str, Tensor],
+    source: str,
+    required: Set[str] | None = None,
+    key: str | None = None,
 ) -> None:
     """Check that ``loaded`` has the names and shapes of ``expected``.
 
@@ -20,6 +44,7 @@ def check_weights(
         loaded: Weights of a checkpoint.
         source: Origin of the loaded weights, for the message.
         required: Names that must be present; by default all of ``expected``.
+        key: Dotted key of the setting that names it.
 
     Raises:
         CheckpointError: A name is absent or unknown, or a shape differs.
@@ -30,8 +55,15 @@ def check_weights(
     if wrong:
         raise CheckpointError(
             f"{source} does not belong to this model: {len(wrong)} of {len(expected)} weights differ in name "
-            f"or shape (for example {wrong[0]})."
+            f"or shape (for example {wrong[0]}).",
+            key,
         )
+
+
+def copy_weights(weights: dict[str, Tensor], module: nn.Module, source: str) -> None:
+    """Load weights into a module; each name and shape has to be there (see `check_weights`)."""
+    check_weights(module.state_dict(), weights, source)
+    module.load_state_dict(weights)
 
 
 CHECKED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)

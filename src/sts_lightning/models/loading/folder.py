@@ -35,7 +35,7 @@ from sts_lightning.core.files import new_folder
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoding import Base, EncodingConfig
 from sts_lightning.models.loading.backbone import restrain_library
-from sts_lightning.models.loading.checks import check_weights
+from sts_lightning.models.loading.checks import copy_weights
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles
 from sts_lightning.models.loading.own_file import BASE, TRAINING, read_own, read_training
 from sts_lightning.models.pooling import Pooling, width
@@ -131,12 +131,12 @@ def load_weights(encoder: SentenceEncoder, folder: Path) -> dict[str, Tensor]:
             load_adapter(encoder.backbone, folder)
         elif not refers_to_base(encoder):
             stored, _ = read_model(str(folder), hasattr(encoder.plain_backbone.config, "auto_map"))
-            _copy(stored.plain_backbone.state_dict(), encoder.plain_backbone, folder)
+            copy_weights(stored.plain_backbone.state_dict(), encoder.plain_backbone, str(folder))
     if encoder.config.projection == "always":
         projector = read_projector(files)
-        _copy({} if projector is None else projector.state_dict(), encoder.projector, folder)
+        copy_weights({} if projector is None else projector.state_dict(), encoder.projector, str(folder))
     elif encoder.config.projection != "none":
-        _copy(read_training(files, "projector."), encoder.projector, folder)
+        copy_weights(read_training(files, "projector."), encoder.projector, str(folder))
     return read_training(files, "loss.")
 
 
@@ -144,11 +144,6 @@ def step_of(folder: Path) -> int | None:
     """Return the optimiser step of the weights in a model folder; None if it is not known."""
     own = read_own(ModelFiles(str(folder)))
     return None if own is None else own.step
-
-
-def _copy(weights: dict[str, Tensor], module: nn.Module, folder: Path) -> None:
-    check_weights(module.state_dict(), weights, str(folder))
-    module.load_state_dict(weights)
 
 
 def check_writable(encoder: SentenceEncoder) -> None:
@@ -314,53 +309,44 @@ def write_modules(
     """Write the modules of sentence-transformers, or the one that it refuses."""
     config, rows = encoder.config, encoder.tokenizer
     dense = list(encoder.projector) if config.projection == "always" else []
-    names = ["Transformer", "Pooling", *["Dense"] * (len(dense) // 2), *["Normalize"] * config.normalize]
-    if is_static(encoder.plain_backbone):
-        names = ["StaticEmbedding", *names[2:]]
-    modules = [
-        {
-            "idx": number,
-            "name": str(number),
-            "path": "" if number == 0 else f"{number}_{name}",
-            "type": f"{THEIRS}.{name}",
-        }
-        for number, name in enumerate(names)
-    ]
+    pooling: dict[str, Any] = {
+        "word_embedding_dimension": width(encoder.plain_backbone.config),
+        **{
+            f"pooling_mode_{mode}": mode == POOLING.get(config.pooling, "mean_tokens")
+            for mode in ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+        },
+        "pooling_mode_weightedmean_tokens": False,
+        "include_prompt": True,
+        "pooling_mode_lasttoken": config.pooling == "last_token",
+    }
+    kinds: list[tuple[str, dict[str, Any] | None, Any]] = [("StaticEmbedding", None, None)]
+    if not is_static(encoder.plain_backbone):
+        kinds = [("Transformer", None, None), ("Pooling", pooling, None)]
+        lengths = {"max_seq_length": rows.row_tokens, "do_lower_case": False}
+        write_json(folder / "sentence_bert_config.json", lengths)
+    kinds += [("Dense", _dense(*pair), pair[0]) for pair in zip(dense[::2], dense[1::2], strict=True)]
+    kinds += [("Normalize", None, None)] * config.normalize
+    modules = []
+    for number, (kind, settings, linear) in enumerate(kinds):
+        path = "" if number == 0 else f"{number}_{kind}"
+        modules.append({"idx": number, "name": str(number), "path": path, "type": f"{THEIRS}.{kind}"})
+        (folder / path).mkdir(exist_ok=True)
+        if settings is not None:
+            write_json(folder / path / "config.json", settings)
+        if linear is not None:
+            weights = {f"linear.{key}": _plain(value) for key, value in linear.state_dict().items()}
+            save_file(weights, folder / path / "model.safetensors")
     if reason is not None:
         modules[0]["type"] = OURS
     write_json(folder / "modules.json", modules)
-    if "Transformer" in names:
-        write_json(
-            folder / "sentence_bert_config.json", {"max_seq_length": rows.row_tokens, "do_lower_case": False}
-        )
     default = next((key for key in prompts if prompts[key] + SLOT == rows.template), None)
     whole: dict[str, Any] = {
         "prompts": dict(prompts),
         "default_prompt_name": default,
         "similarity_fn_name": "cosine",
     }
-    if config.truncate_dim is not None:
-        whole["truncate_dim"] = config.truncate_dim
+    whole |= {} if config.truncate_dim is None else {"truncate_dim": config.truncate_dim}
     write_json(folder / "config_sentence_transformers.json", whole)
-    layers = iter(zip(dense[::2], dense[1::2], strict=True))
-    for number, name in enumerate(names):
-        inside = folder / f"{number}_{name}"
-        if name in ("Pooling", "Dense", "Normalize"):
-            inside.mkdir()
-        if name == "Pooling":
-            modes = {
-                f"pooling_mode_{mode}": mode == POOLING.get(config.pooling, "mean_tokens")
-                for mode in ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
-            }
-            modes |= {"pooling_mode_weightedmean_tokens": False, "include_prompt": True}
-            modes["pooling_mode_lasttoken"] = config.pooling == "last_token"
-            size = {"word_embedding_dimension": width(encoder.plain_backbone.config)}
-            write_json(inside / "config.json", size | modes)
-        elif name == "Dense":
-            linear, activation = next(layers)
-            write_json(inside / "config.json", _dense(linear, activation))
-            weights = {f"linear.{key}": _plain(value) for key, value in linear.state_dict().items()}
-            save_file(weights, inside / "model.safetensors")
 
 
 def _dense(linear: Any, activation: nn.Module) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from huggingface_hub.errors import (
 )
 
 from sts_lightning.core.errors import CheckpointError, ConfigError
-from sts_lightning.core.files import read_json
+from sts_lightning.core.files import as_type, read_json
 
 COPIES = {
     "sentence-transformers/all-MiniLM-L6-v2": (
@@ -58,11 +58,7 @@ def hub_is_reachable(endpoint: str = constants.ENDPOINT) -> bool:
 
 
 def packaged_copy(hub_id: str, revision: str | None) -> Path | None:
-    """Return the folder of the packaged copy of a hub model, or None if this revision is not installed.
-
-    Raises:
-        CheckpointError: The package has no weights.
-    """
+    """Return the folder of the packaged copy of a hub model, or None if this revision is not installed."""
     packaged, package = COPIES.get(hub_id, (None, ""))
     if packaged is None or revision not in (None, packaged):
         return None
@@ -70,10 +66,7 @@ def packaged_copy(hub_id: str, revision: str | None) -> Path | None:
         files = distribution(package).files or []
     except PackageNotFoundError:
         return None
-    weights = [Path(str(file.locate())) for file in files if file.name == "model.safetensors"]
-    if len(weights) != 1 or not weights[0].is_file():
-        raise CheckpointError(f"the package {package} has no single model.safetensors; reinstall it.")
-    return weights[0].parent
+    return next((Path(str(file.locate())).parent for file in files if file.name == "model.safetensors"), None)
 
 
 OWN_FILE = "sts_lightning.json"
@@ -88,15 +81,13 @@ def find(name: str) -> tuple[str, dict[str, Any]]:
     if Path(name).is_dir():
         return name, {}
     source, _, revision = name.partition("@")
-    copy = packaged_copy(source, revision or None)
-    if copy is not None:
+    if (copy := packaged_copy(source, revision or None)) is not None:
         return str(copy), {}
-    return source, {"revision": revision or "main"} | (
-        {} if hub_is_reachable() else {"local_files_only": True}
-    )
+    cached = {} if hub_is_reachable() else {"local_files_only": True}
+    return source, {"revision": revision or "main"} | cached
 
 
-_Json = TypeVar("_Json", list[Any], dict[str, Any])
+_Json = TypeVar("_Json", bound=list[Any] | dict[str, Any])
 
 
 class ModelFiles:
@@ -116,9 +107,9 @@ class ModelFiles:
         Raises:
             ConfigError: The model hub has no such model, or cannot be asked.
         """
-        if Path(self.source).is_dir():
-            path = Path(self.source) / relative
-            return path if path.is_file() else None
+        local = Path(self.source)
+        if local.is_dir():
+            return local / relative if (local / relative).is_file() else None
         with self.explained(relative):
             try:
                 return Path(hf_hub_download(self.source, relative, **self.options))
@@ -146,20 +137,20 @@ class ModelFiles:
             ) from error
 
     def json(self, relative: str, expected: type[_Json]) -> _Json:
-        """Return a JSON file that holds a list or a mapping; an absent file is an empty one.
+        """Return the content of a JSON file as a list or a mapping (see `as_type`); empty for an absent file.
 
         Raises:
-            CheckpointError: The file is broken, or empty.
+            CheckpointError: The file is broken, empty, or holds something else.
         """
         path = self.path(relative)
         if path is None:
             return expected()
         try:
-            content = read_json(path)
+            content: _Json = as_type(read_json(path), expected)
         except (ValueError, OSError) as error:
             raise CheckpointError(f"{path} cannot be read: {error}", key="model.name") from error
-        if not content or not isinstance(content, expected):
-            raise CheckpointError(f"{path} does not hold a filled {expected.__name__}.", key="model.name")
+        if not content:  # an absent file is one too, and means something else
+            raise CheckpointError(f"{path} is empty.", key="model.name")
         return content
 
 

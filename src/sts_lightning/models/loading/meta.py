@@ -19,7 +19,6 @@ from transformers import (
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
-    PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
 
@@ -61,44 +60,27 @@ def load_meta(base: Base, trust_remote_code: bool = False, device: str | None = 
     while find_adapter(name) is not None:  # merged into its base, it changes no shape
         folder = ModelFiles(name)
         name = str(base_of(folder, read_own(folder)).name)
-    settings = _settings(name, trust_remote_code, assumed)
+    source, options = find(name)
+    if name.partition("@")[0] in _published()["shapes"]:  # a plan knows these anyway: the cache is enough
+        options["local_files_only"] = True
+    options["trust_remote_code"] = trust_remote_code
+    try:
+        settings = AutoConfig.from_pretrained(source, **options)
+    except (OSError, ValueError) as error:
+        settings = published_shape(name)
+        if settings is None:
+            raise explain(name, error) from error
+        assumed.append("the shape is the published one (config.json is not on this machine)")
     configure(settings, dict(base.config), name, trust_remote_code)
     backbone = _build(replace(base, name=name), settings, trust_remote_code)
     set_attention(backbone, base.config, name)
-    tokenizer = _tokenizer(name, trust_remote_code, is_causal(backbone), assumed)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+    except (OSError, ValueError):
+        tokenizer = counting_tokenizer(is_causal(backbone))
+        assumed.append("tokens are counted by a simple tokenizer (that of the model is not on this machine)")
     backbone.assumed = tuple(assumed)  # type: ignore[assignment]  # a plain attribute
     return backbone, tokenizer
-
-
-def _settings(name: str, trust_remote_code: bool, assumed: list[str]) -> PreTrainedConfig:
-    try:
-        settings: PreTrainedConfig = _read(AutoConfig, name, trust_remote_code)
-        return settings
-    except (OSError, ValueError) as error:
-        published = published_shape(name)
-        if published is None:
-            raise explain(name, error) from error
-        assumed.append("the shape is the published one (config.json is not on this machine)")
-        return published
-
-
-def _tokenizer(
-    name: str, trust_remote_code: bool, causal: bool, assumed: list[str]
-) -> PreTrainedTokenizerBase:
-    try:
-        tokenizer: PreTrainedTokenizerBase = _read(AutoTokenizer, name, trust_remote_code)
-        return tokenizer
-    except (OSError, ValueError):
-        assumed.append("tokens are counted by a simple tokenizer (that of the model is not on this machine)")
-        return counting_tokenizer(causal)
-
-
-def _read(reader: Any, name: str, trust_remote_code: bool) -> Any:
-    """Read a file of a model; that of a published one from the cache alone, since a plan knows it anyway."""
-    source, options = find(name)
-    if name.partition("@")[0] in _published()["shapes"]:
-        options["local_files_only"] = True
-    return reader.from_pretrained(source, trust_remote_code=trust_remote_code, **options)
 
 
 @cache

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file
 from torch import Tensor
 
 from sts_lightning.core.choices import Precision
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.files import as_type
 from sts_lightning.models.encoding import Base, EncodingConfig
-from sts_lightning.models.loading.checks import check_finite
+from sts_lightning.models.loading.checks import read_weights
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles
 from sts_lightning.models.text.template import MASK
 
@@ -90,21 +89,15 @@ def _of_0_3(content: Mapping[str, Any], files: ModelFiles) -> dict[str, Any]:
     return {"encoding": encoding, "base": base | {"dtype": "float32", "config": {}}}
 
 
-def read_training(files: ModelFiles, part: str) -> dict[str, Tensor]:
-    """Read the weights of a part in `TRAINING`, ``loss.`` or ``projector.``, by their names in it.
+def read_training(files: ModelFiles, prefix: str) -> dict[str, Tensor]:
+    """Read the weights in `TRAINING` whose names begin with ``loss.`` or ``projector.``, and drop that.
 
     Raises:
         CheckpointError: The file is broken.
     """
     path = files.path(TRAINING)
-    if path is None:
-        return {}
-    try:
-        weights = load_file(path)
-    except Exception as error:  # safetensors has another error class in each version
-        raise CheckpointError(f"{path} cannot be read: {error}", key="model.name") from error
-    check_finite(weights.items(), str(path), "model.name")
-    return {name.removeprefix(part): value for name, value in weights.items() if name.startswith(part)}
+    weights = {} if path is None else read_weights(path)
+    return {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
 
 
 def adapter_base(files: ModelFiles) -> str | None:
@@ -119,6 +112,7 @@ def base_of(files: ModelFiles, own: Own | None) -> Base:
 
     Raises:
         CheckpointError: The folder names none.
+        ConfigError: It is an absolute path that does not exist.
     """
     base, inside = Base() if own is None else own.base, Path(files.source) / BASE
     name = base.name or adapter_base(files)
@@ -128,5 +122,11 @@ def base_of(files: ModelFiles, own: Own | None) -> Base:
         raise CheckpointError(
             f"{files.name}: {SETTINGS} has no base_model_name_or_path, the model that the adapter is for.",
             key="model.name",
+        )
+    if Path(name).is_absolute() and not Path(name).is_dir():
+        raise ConfigError(
+            f"{files.name} needs its base {name}, which does not exist.",
+            key="model.name",
+            hint=f"If the base has moved, set its name in {SETTINGS} and {OWN_FILE}.",
         )
     return replace(base, name=name)

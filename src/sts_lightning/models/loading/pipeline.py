@@ -7,16 +7,15 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 from sts_lightning.core.choices import DtypeName, Precision, Quantization, Role
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
@@ -29,9 +28,8 @@ from sts_lightning.models.loading.backbone import (
     explain,
     is_causal,
     load_backbone,
-    naming_base,
 )
-from sts_lightning.models.loading.checks import check_finite, check_weights
+from sts_lightning.models.loading.checks import copy_weights, read_weights
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles, find_adapter
 from sts_lightning.models.loading.own_file import TRAINING, base_of, read_own, read_training
 from sts_lightning.models.pooling import Pooling
@@ -59,48 +57,55 @@ Neutral = Literal["torch_dtype", "dtype", "attn_implementation", "trust_remote_c
 
 Method = dict[Literal["method", "method_output_name"], Literal["forward", "last_hidden_state"]]
 
-TRANSFORMER: dict[str, Any] = {
-    "max_seq_length": int | None,
-    "do_lower_case": bool,
-    "transformer_task": Literal["feature-extraction"],
-    "modality_config": dict[Literal["text"], Method],  # "message" would be the template of a chat
-    "module_output_name": Literal["token_embeddings"],
-    "unpad_inputs": bool | None,  # how rows are put together, not what they are
-    **dict.fromkeys(("query_length", "document_length", "query_expansion", "tokenizer_name_or_path"), None),
-    **{
-        f"{of}_{arguments}": dict[Neutral, Any]
-        for of in ("model", "tokenizer", "processor", "config")
-        for arguments in ("args", "kwargs")
-    },
-}
-POOLING: dict[str, Any] = {
-    "embedding_dimension": int,
-    "word_embedding_dimension": int,
-    "pooling_mode": str | list[str],
-    "include_prompt": bool,
-    **{f"pooling_mode_{mode}": bool for mode in MODES},
-}
 NORMALIZE: dict[str, Any] = {
     "module_input_name": Literal["sentence_embedding"],
     "module_output_name": Literal["sentence_embedding"] | None,
 }
-DENSE: dict[str, Any] = NORMALIZE | {
-    "in_features": int,
-    "out_features": int,
-    "bias": bool,
-    "activation_function": str,
-    "use_residual": Literal[False],
+
+KEYS: dict[str, dict[str, Any]] = {
+    "Transformer": {
+        "max_seq_length": int | None,
+        "do_lower_case": bool,
+        "transformer_task": Literal["feature-extraction"],
+        "modality_config": dict[Literal["text"], Method],  # "message" would be the template of a chat
+        "module_output_name": Literal["token_embeddings"],
+        "unpad_inputs": bool | None,  # how rows are put together, not what they are
+        **dict.fromkeys(
+            ("query_length", "document_length", "query_expansion", "tokenizer_name_or_path"), None
+        ),
+        **{
+            f"{of}_{arguments}": dict[Neutral, Any]
+            for of in ("model", "tokenizer", "processor", "config")
+            for arguments in ("args", "kwargs")
+        },
+    },
+    "Pooling": {
+        "embedding_dimension": int,
+        "word_embedding_dimension": int,
+        "pooling_mode": str | list[str],
+        "include_prompt": bool,
+        **{f"pooling_mode_{mode}": bool for mode in MODES},
+    },
+    "Normalize": NORMALIZE,
+    "Dense": NORMALIZE
+    | {
+        "in_features": int,
+        "out_features": int,
+        "bias": bool,
+        "activation_function": str,
+        "use_residual": Literal[False],
+    },
+    "SentenceTransformer": {
+        "__version__": Any,
+        "requirements": Any,
+        "model_type": Literal["SentenceTransformer"],
+        "prompts": dict[str, str | None],
+        "default_prompt_name": str | None,
+        "similarity_fn_name": str | None,
+        "truncate_dim": int | None,
+    },
 }
-MODEL: dict[str, Any] = {
-    "__version__": Any,
-    "requirements": Any,
-    "model_type": Literal["SentenceTransformer"],
-    "prompts": dict[str, str | None],
-    "default_prompt_name": str | None,
-    "similarity_fn_name": str | None,
-    "truncate_dim": int | None,
-}
-"""Keys of the settings of each module and of the whole, with the values that have an equivalent here."""
+"""Keys of the settings of each kind of module, and of the whole, with the values that have an equivalent."""
 
 OLD_NAMES = ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 """Models with a name of their own for sentence_bert_config.json in older files."""
@@ -113,6 +118,13 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 
 ENCODERS = ("longt5", "switch_transformers")
 """Types of encoder-decoders, besides T5's, of which sentence-transformers runs the encoder too."""
+
+
+class Module(TypedDict):
+    """Entry of modules.json: the class of a module, and its folder."""
+
+    type: str
+    path: str
 
 
 @dataclass(frozen=True)
@@ -212,7 +224,7 @@ def from_pipeline(
     )
     rows, text = encoder.tokenizer, "%s: pooling %s, template %r, %s%s tokens"
     prompts = "".join(f"{role} {template!r}, " for role, template in rows.roles.items())
-    log.info(text, pipeline.source, encoder.config.pooling, rows.template, prompts, rows.limit)
+    log.info(text, pipeline.source, encoder.config.pooling, rows.template, prompts, rows.lengths.model)
     return encoder
 
 
@@ -242,8 +254,7 @@ def read_model(
     refers = folder is not None or (pipeline.static is None and files.path("config.json") is None)
     base = base_of(files, own) if refers else replace(own.base, name=name, quantization="none")
     base = replace(base, quantization=quantization or base.quantization)
-    with naming_base(name, base) if refers else nullcontext():
-        backbone, tokenizer = pipeline.static or load_backbone(base, trust_remote_code, device)
+    backbone, tokenizer = pipeline.static or load_backbone(base, trust_remote_code, device)
     adapter: Any = None
     if folder is not None:
         from sts_lightning.models.loading.adapters import adapter_settings, load_adapter  # peft is slow
@@ -261,8 +272,7 @@ def read_model(
         if folder is not None:
             load_adapter(encoder.backbone, folder)
     if own.encoding.projection not in ("none", "always") and (layers := read_training(files, "projector.")):
-        check_weights(encoder.projector.state_dict(), layers, f"{name}: {TRAINING}")
-        encoder.projector.load_state_dict(layers)
+        copy_weights(layers, encoder.projector, f"{name}: {TRAINING}")
     return encoder, own.precision
 
 
@@ -290,10 +300,18 @@ def _stated(
             key="model.prompt_name",
         )
     if stated.get("template") is None:
-        stated["template"] = _prompt(pipeline, prompt_name)
+        chosen = pipeline.default_prompt if prompt_name is None else prompt_name
+        if chosen is not None and chosen not in pipeline.prompts:
+            known = ", ".join(sorted(pipeline.prompts)) or "none"
+            raise ConfigError(
+                f"model.prompt_name={chosen} is not among the prompts of {pipeline.source} ({known}).",
+                key="model.prompt_name",
+            )
+        prompt = None if chosen is None else pipeline.prompts[chosen]
+        stated["template"] = prompt + SLOT if prompt else None
     default = stated["template"]
     roles: dict[str, str] = {role: text for role in get_args(Role) if (text := stated.get(role)) is not None}
-    roles = roles or {str(role): text for role, text in _prompts_by_role(pipeline.prompts).items()}
+    roles = roles or _prompts_by_role(pipeline.prompts)
     if all(text + SLOT == (default or SLOT) for text in roles.values()):
         roles = {}
     if not pipeline.pools_prompt:
@@ -332,25 +350,17 @@ def _read(files: ModelFiles) -> Pipeline:
     if Path(files.source).is_dir() and not Path(files.name).is_dir():
         # The packaged copy, all-MiniLM-L6-v2.
         return Pipeline(f"{files.name} (the packaged copy)", {"normalize": True, "row_limit": 256})
-    entries, own = files.json("modules.json", list), read_own(files)
-    try:
-        modules = [(str(entry["type"]), str(entry["path"])) for entry in entries]
-    except (TypeError, KeyError) as error:
-        raise CheckpointError(f"{files.name}: modules.json is broken.", key="model.name") from error
+    modules, own = files.json("modules.json", list[Module]), read_own(files)
     if own is not None and files.path("model.onnx") is not None:
         raise ConfigError(
             f"{files.name} is a graph, which onnxruntime reads; load the run or another export of it.",
             key="model.name",
         )
     if own is not None:
-        static = None
-        if (
-            files.path("config.json") is None
-            and files.path(SETTINGS) is None
-            and modules[:1]
-            and (files.path("model.safetensors") is not None)
-        ):
-            static = _static(files, "")
+        held = [
+            name for name in ("config.json", SETTINGS, "model.safetensors") if files.path(name) is not None
+        ]
+        static = _static(files, "") if held == ["model.safetensors"] else None
         settings = {field.name: getattr(own.encoding, field.name) for field in fields(own.encoding)}
         projector = _projector(files, modules)
         if projector is None and own.encoding.projection == "always":  # a new one would be random
@@ -367,92 +377,83 @@ def _read(files: ModelFiles) -> Pipeline:
 
 def read_projector(files: ModelFiles) -> nn.Sequential | None:
     """Return the dense layers of a model folder; None if it has none."""
-    return _projector(files, [(entry["type"], entry["path"]) for entry in files.json("modules.json", list)])
+    return _projector(files, files.json("modules.json", list[Module]))
 
 
 def _at(folder: str, file: str) -> str:
     return f"{folder}/{file}" if folder else file
 
 
-def _settings(files: ModelFiles, file: str, known: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(files: ModelFiles, file: str, kind: str) -> dict[str, Any]:
     """Return the settings in a file, none if it is absent; what has no equivalent here is named."""
     settings = files.json(file, dict)
     for key, value in settings.items():
         try:
-            as_type(value, known[key])
+            as_type(value, KEYS[kind][key])
         except (KeyError, ValueError) as error:
             raise _reject(files.name, f"{key}={json.dumps(value)[:80]} in {file}") from error
     return settings
 
 
-def _of_sentence_transformers(files: ModelFiles, modules: Sequence[tuple[str, str]]) -> Pipeline:
-    """Read a folder of sentence-transformers, given the class and the folder of each module."""
-    names = "".join(f"{name.rpartition('.')[2]}," for name, _ in modules)
-    library = all(name.startswith("sentence_transformers.") for name, _ in modules)
+def _of_sentence_transformers(files: ModelFiles, modules: Sequence[Module]) -> Pipeline:
+    """Read a folder of sentence-transformers."""
+    names = "".join(f"{module['type'].rpartition('.')[2]}," for module in modules)
+    library = all(module["type"].startswith("sentence_transformers.") for module in modules)
     if not library or not re.fullmatch(ORDER, names):
-        raise _reject(files.name, f"the modules {', '.join(f'{name} in {path!r}' for name, path in modules)}")
-    folders = [("" if path == "." else path) for _, path in modules]
-    model = _settings(files, "config_sentence_transformers.json", MODEL)
+        listed = ", ".join(f"{module['type']} in {module['path']!r}" for module in modules)
+        raise _reject(files.name, f"the modules {listed}")
+    folders = ["" if module["path"] == "." else module["path"] for module in modules]
+    model = _settings(files, "config_sentence_transformers.json", "SentenceTransformer")
     normalize = names.endswith("Normalize,")
     if normalize and folders[-1]:  # some files name the folder that has the transformer's settings
-        _settings(files, _at(folders[-1], "config.json"), NORMALIZE)
-    settings = {"normalize": normalize, "truncate_dim": model.get("truncate_dim")}
-    projector = _projector(files, modules)
-    settings |= {} if projector is None else {"projection": "always"}
-    further: dict[str, Any]
-    if names.startswith("StaticEmbedding"):
-        further = {"static": _static(files, folders[0])}
-    else:
-        further = _transformer(files, folders[0])
-        settings["row_limit"] = further.pop("row_tokens")
-        settings["pooling"], further["pools_prompt"] = _pooling(files, folders[1])
+        _settings(files, _at(folders[-1], "config.json"), "Normalize")
     similarity = model.get("similarity_fn_name") or "cosine"
     if similarity != "cosine" and not (similarity == "dot" and normalize):  # at length 1 the same
         log.warning("%s: trained for similarity %r; scores here are cosines.", files.name, similarity)
-    return Pipeline(
+    settings = {"normalize": normalize, "truncate_dim": model.get("truncate_dim")}
+    projector = _projector(files, modules)
+    if projector is not None:
+        settings["projection"] = "always"
+    read = Pipeline(
         f"{files.name}: modules.json",
         settings,
         projector,
         prompts=model.get("prompts", {}),
         default_prompt=model.get("default_prompt_name"),
-        **further,
     )
-
-
-def _transformer(files: ModelFiles, folder: str) -> dict[str, Any]:
-    """Return what the settings of a transformer say, as attributes of a `Pipeline`."""
-    if folder and not Path(files.source).is_dir():
-        raise _reject(files.name, f"its transformer in the folder {folder!r} of a hub repository")
-    if files.path(_at(folder, "adapter_config.json")) is not None:
-        raise _reject(files.name, "a transformer with adapter_config.json")
-    named = (_at(folder, f"sentence_{name}_config.json") for name in ("bert", *OLD_NAMES))
-    settings = next(filter(None, (_settings(files, file, TRANSFORMER) for file in named)), {})
-    return {
-        "transformer": str(Path(files.source) / folder) if folder else files.name,
-        "row_tokens": settings.get("max_seq_length"),
-        "lower_case": settings.get("do_lower_case", False),
-    }
-
-
-def _pooling(files: ModelFiles, folder: str) -> tuple[Pooling, bool]:
-    """Return the pooling that a module's settings state, and whether it reads a prompt."""
-    settings = _settings(files, _at(folder, "config.json"), POOLING)
-    if not settings:
-        raise CheckpointError(f"{files.name} lacks {_at(folder, 'config.json')}.", key="model.name")
-    flagged = [mode.partition("_token")[0] for mode in MODES if settings.get(f"pooling_mode_{mode}")]
-    stated = settings.get("pooling_mode") or flagged or "mean"
+    if names.startswith("StaticEmbedding"):
+        return replace(read, static=_static(files, folders[0]))
+    inside = folders[0]
+    if inside and not Path(files.source).is_dir():
+        raise _reject(files.name, f"its transformer in the folder {inside!r} of a hub repository")
+    if files.path(_at(inside, SETTINGS)) is not None:
+        raise _reject(files.name, f"a transformer with {SETTINGS}")
+    named = (_at(inside, f"sentence_{name}_config.json") for name in ("bert", *OLD_NAMES))
+    rows = next(filter(None, (_settings(files, file, "Transformer") for file in named)), {})
+    pooling = _settings(files, _at(folders[1], "config.json"), "Pooling")
+    if not pooling:
+        raise CheckpointError(f"{files.name} lacks {_at(folders[1], 'config.json')}.", key="model.name")
+    flagged = [mode.partition("_token")[0] for mode in MODES if pooling.get(f"pooling_mode_{mode}")]
+    stated = pooling.get("pooling_mode") or flagged or "mean"
     modes = [stated] if isinstance(stated, str) else stated
     if len(modes) != 1 or modes[0] not in POOLINGS:
         raise _reject(files.name, f"the pooling {' and '.join(modes)}")
-    # The last token is never that of a prompt.
-    return POOLINGS[modes[0]], settings.get("include_prompt", True) or modes == ["lasttoken"]
+    settings |= {"row_limit": rows.get("max_seq_length"), "pooling": POOLINGS[modes[0]]}
+    return replace(
+        read,
+        settings=settings,
+        transformer=str(Path(files.source) / inside) if inside else files.name,
+        lower_case=rows.get("do_lower_case", False),
+        # The last token is never that of a prompt.
+        pools_prompt=pooling.get("include_prompt", True) or modes == ["lasttoken"],
+    )
 
 
-def _projector(files: ModelFiles, modules: Sequence[tuple[str, str]]) -> nn.Sequential | None:
+def _projector(files: ModelFiles, modules: Sequence[Module]) -> nn.Sequential | None:
     """Return the dense layers among modules with their activations; None if there are none."""
     layers: list[nn.Module] = []
-    for folder in [path for name, path in modules if name.endswith(".Dense")]:
-        settings = _settings(files, _at(folder, "config.json"), DENSE)
+    for folder in [module["path"] for module in modules if module["type"].endswith(".Dense")]:
+        settings = _settings(files, _at(folder, "config.json"), "Dense")
         path = settings.get("activation_function", "torch.nn.Tanh")
         activation = ACTIVATIONS.get(path.rpartition(".")[2])
         if activation is None or not path.startswith("torch.nn."):
@@ -466,7 +467,6 @@ def _projector(files: ModelFiles, modules: Sequence[tuple[str, str]]) -> nn.Sequ
             raise CheckpointError(
                 f"{files.name}: config.json and weights in {folder} do not fit each other.", key="model.name"
             ) from error
-        check_finite(linear.named_parameters(), f"{files.name}: {folder}", "model.name")
         layers += [linear, activation()]
     return nn.Sequential(*layers) if layers else None
 
@@ -483,7 +483,6 @@ def _static(files: ModelFiles, folder: str) -> Loaded:
     if unknown or table is None or not table.is_floating_point():
         held = ", ".join(f"{key} ({tensors[key].dtype})" for key in tensors)
         raise _reject(files.name, f"a table of {held}")
-    check_finite(tensors.items(), files.name, "model.name")
     table = table.float()
     if "mapping" in tensors:  # model2vec: several tokens have the vector of one row
         table = table[tensors["mapping"].long()]
@@ -501,12 +500,7 @@ def _tensors(files: ModelFiles, folder: str) -> dict[str, Tensor]:
     found = next(filter(None, (files.path(_at(folder, name)) for name in names)), None)
     if found is None:
         raise CheckpointError(f"{files.name} lacks {_at(folder, ' and '.join(names))}.", key="model.name")
-    try:
-        if found.suffix == ".safetensors":
-            return load_file(found)
-        return dict(torch.load(found, map_location="cpu", weights_only=True))
-    except Exception as error:  # each library has other errors for damaged files
-        raise explain(files.name, error) from error
+    return read_weights(found)
 
 
 def _check_transformer(
@@ -523,21 +517,6 @@ def _check_transformer(
         raise _reject(name, "a tokenizer with token types of several kinds")
 
 
-def _prompt(pipeline: Pipeline, prompt_name: str | None) -> str | None:
-    """Return the template of a prompt, by default of the default one; None if there is none."""
-    chosen = pipeline.default_prompt if prompt_name is None else prompt_name
-    if chosen is None:
-        return None
-    if chosen not in pipeline.prompts:
-        known = ", ".join(sorted(pipeline.prompts)) or "none"
-        raise ConfigError(
-            f"model.prompt_name={chosen} is not among the prompts of {pipeline.source} ({known}).",
-            key="model.prompt_name",
-        )
-    text = pipeline.prompts[chosen]
-    return text + SLOT if text else None
-
-
 ROLE_NAMES: dict[Role, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage")}
 """Names of a pipeline's prompts by role; of several the first one that is not empty is taken.
 
@@ -545,9 +524,9 @@ ROLE_NAMES: dict[Role, tuple[str, ...]] = {"query": ("query",), "document": ("do
 """
 
 
-def _prompts_by_role(prompts: Mapping[str, str | None]) -> dict[Role, str]:
+def _prompts_by_role(prompts: Mapping[str, str | None]) -> dict[str, str]:
     """Return the prompts of a pipeline by role; nothing if both are empty, as in files that name none."""
-    found: dict[Role, str] = {
+    found: dict[str, str] = {
         role: next(filter(None, map(prompts.get, names)), "")
         for role, names in ROLE_NAMES.items()
         if not prompts.keys().isdisjoint(names)
@@ -563,11 +542,3 @@ def warn_of_pooling(name: str, pooling: Pooling) -> None:
         return
     if stated != pooling:
         log.warning("%s: its pipeline has pooling %s, not %s; model=encoder takes it.", name, stated, pooling)
-
-
-def tolerance_of(encoder: SentenceEncoder) -> float:
-    """Return the largest difference from another library's vectors, as a fraction of the longest vector."""
-    backbone = encoder.plain_backbone
-    if getattr(backbone, "is_quantized", False):
-        return 0.5
-    return 1e-4 if backbone.dtype == torch.float32 else 0.05

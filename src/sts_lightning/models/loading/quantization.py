@@ -1,8 +1,7 @@
-"""Quantisation of linear layers with bitsandbytes: requirements, coverage of the model, dequantisation."""
+"""Quantisation of linear layers with bitsandbytes: settings, coverage of a model, weights, dequantisation."""
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 from typing import Any
 
@@ -25,25 +24,17 @@ nearly the memory of the original.
 """
 
 
-def check_quantization(quantization: Quantization) -> None:
-    """Raise a `ValueError` for an unknown quantisation, or one whose libraries are not installed."""
-    check_choice("quantization", quantization, Quantization)
-    if quantization != "none":
-        missing = [name for name in ("bitsandbytes", "accelerate") if importlib.util.find_spec(name) is None]
-        if missing:
-            raise ValueError(
-                f"quantization {quantization!r} needs {' and '.join(missing)}: "
-                f"pip install {' '.join(missing)}, if there are wheels for this platform; or set it to none."
-            )
-
-
 def quantization_config(quantization: Quantization, dtype: torch.dtype) -> BitsAndBytesConfig:
     """Return the settings of bitsandbytes.
 
     Args:
         quantization: ``4bit`` or ``8bit``.
         dtype: Compute dtype of 4-bit weights.
+
+    Raises:
+        ValueError: The quantisation is unknown.
     """
+    check_choice("quantization", quantization, Quantization)
     if quantization == "8bit":
         return BitsAndBytesConfig(load_in_8bit=True)
     return BitsAndBytesConfig(
@@ -70,10 +61,10 @@ def check_fraction(backbone: PreTrainedModel, quantization: Quantization, name: 
         ValueError: Less than `MIN_FRACTION` of the linear weights is quantised.
     """
     layers: list[Any] = [module for module in backbone.modules() if not isinstance(module, nn.Embedding)]
-    quantised = sum(layer.in_features * layer.out_features for layer in layers if is_quantised(layer))
-    others = (p for layer in layers if not is_quantised(layer) for p in layer.parameters(recurse=False))
-    total = quantised + sum(p.numel() for p in others if p.ndim >= 2)
-    fraction = quantised / max(1, total)
+    quantized = sum(layer.in_features * layer.out_features for layer in layers if is_quantized(layer))
+    others = (p for layer in layers if not is_quantized(layer) for p in layer.parameters(recurse=False))
+    total = quantized + sum(p.numel() for p in others if p.ndim >= 2)
+    fraction = quantized / max(1, total)
     if fraction < MIN_FRACTION:
         raise ValueError(
             f"quantization {quantization!r} reaches {fraction:.0%} of the {total:,} linear weights of "
@@ -91,7 +82,7 @@ def follow_weights(module: nn.Module) -> None:
     """
     for layer in module.modules():
         state = getattr(layer, "state", None)
-        if is_quantised(layer) and state is not None and state.CB is not None:
+        if is_quantized(layer) and state is not None and state.CB is not None:
             weight: Any = layer.weight
             state.CB = weight.data
             state.SCB = state.SCB.to(weight.device)
@@ -103,16 +94,16 @@ def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
     The library makes each layer an ``nn.Linear``. GPT-2's ``Conv1D`` holds the transposed matrix, and
     exported square matrices of the wrong orientation would load without an error.
     """
-    if not any(is_quantised(module) for module in backbone.modules()):
+    if not any(is_quantized(module) for module in backbone.modules()):
         return backbone
     turned = [
         name
         for name, module in backbone.named_modules()
-        if is_quantised(module) and getattr(module, "source_cls", None) is Conv1D
+        if is_quantized(module) and getattr(module, "source_cls", None) is Conv1D
     ]
     backbone = backbone.dequantize()
     # The library cannot turn round how it read quantised tensors of a file, and would try when it writes.
-    conversions = getattr(backbone, "_weight_conversions", None) or []
+    conversions: Any = getattr(backbone, "_weight_conversions", None) or []
     kept: Any = [each for each in conversions if not _of_bitsandbytes(each)] or None
     backbone._weight_conversions = kept
     for name in turned:
@@ -128,6 +119,6 @@ def _of_bitsandbytes(conversion: Any) -> bool:
     return any("bitsandbytes" in type(step).__module__ for step in getattr(conversion, "operations", []))
 
 
-def is_quantised(module: Any) -> bool:
+def is_quantized(module: Any) -> bool:
     """Return whether a module is a linear layer of bitsandbytes, without importing that optional package."""
     return any(base.__name__ in ("Linear4bit", "Linear8bitLt") for base in type(module).__mro__)

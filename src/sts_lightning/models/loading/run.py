@@ -22,7 +22,7 @@ from sts_lightning.models.loading.checks import check_finite, check_weights
 from sts_lightning.models.loading.folder import write_model
 from sts_lightning.models.loading.hub import OWN_FILE
 from sts_lightning.models.loading.pipeline import read_model, warn_of_pooling
-from sts_lightning.runs.folder import Checkpoint, RunFolder, Which, no_run
+from sts_lightning.runs.folder import Checkpoint, RunFolder, Which, missing_run_error
 
 log = logging.getLogger(__name__)
 
@@ -125,12 +125,14 @@ def model_folder(run: RunFolder, which: Which = "best") -> Path:
     Raises:
         CheckpointError: There is no run, or it has no such weights (yet).
     """
-    folder = run.model(which)
-    if not folder.is_dir() and _is_of_0_3(run, which):
+    folder, stored = run.model(which), run.checkpoint("last" if which == "final" else which)
+    if (
+        not folder.is_dir() and stored.is_file() and (run.finished or isinstance(which, int))
+    ):  # of version 0.3
         _write_old_model(run, which)
     if not folder.is_dir():
         if not run.config_file.is_file():
-            raise no_run(run.path, run.config_file.name)
+            raise missing_run_error(run.path, run.config_file.name)
         raise CheckpointError(f"{folder} does not exist{run.why_missing(which)}.")
     return folder
 
@@ -150,12 +152,6 @@ def usual_precision(encoder: SentenceEncoder, device: str) -> Precision:
         return own
     log.info("machine: 32-true, since this CPU does not multiply the run's %s natively", own)
     return "32-true"
-
-
-def _is_of_0_3(run: RunFolder, which: Which) -> bool:
-    """Return whether weights of a run are in the form of version 0.3."""
-    stored = run.checkpoint("last" if which == "final" else which)
-    return stored.is_file() and (run.finished or isinstance(which, int))
 
 
 def _write_old_model(run: RunFolder, which: Which) -> None:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from sts_lightning.models.compute.gradient_cache import recomputed
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading.backbone import random_weights
+from sts_lightning.papers.auxiliary.random_weights import random_weights
 from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
 
 MASKS = 0x4D41534B
@@ -63,6 +63,7 @@ class MaskedLanguageModel(AuxiliaryModel):
     """
 
     provides = "masked_lm"
+    above = "upper"
     extra_views = 1
     special: Tensor
     lower: Any
@@ -133,7 +134,9 @@ class MaskedLanguageModel(AuxiliaryModel):
             chunk_loss = partial(recomputed, device, self._chunk_loss) if step.recompute else self._chunk_loss
             sums.append(chunk_loss(pooled, ids, masked, positions(chosen), attended))
             counts.append(chosen.sum(dim=1))
-        sums_and_counts = rows.arrange(torch.stack([torch.cat(sums), torch.cat(counts).float()], dim=-1))
+        sums_and_counts = rows.in_sentence_order(
+            torch.stack([torch.cat(sums), torch.cat(counts).float()], dim=-1)
+        )
         total = step.total(sums_and_counts.unflatten(0, (step.batch.num_views, -1)))
         return total[0] / total[1].clamp(min=1.0)
 

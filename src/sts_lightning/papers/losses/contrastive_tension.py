@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, check, require, upcast
+from sts_lightning.losses.base import Loss, Needs, check, require, upcast
 
 
 class ContrastiveTensionLoss(Loss):
@@ -41,10 +41,9 @@ class ContrastiveTensionLoss(Loss):
         >>> value = loss(torch.randn(1, 16, 8), second=torch.randn(16, 8))
     """
 
-    views = (1,)
-    labels = ("none",)
-    takes = ("second", "sentence_ids")
-    requires = ("second",)
+    needs = Needs(
+        views=(1,), labels=("none",), optional_inputs=("sentence_ids",), required_inputs=("second",)
+    )
 
     def __init__(self, group: int = 8, mask_repeats: bool = True) -> None:
         super().__init__()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from sts_lightning.losses.base import Loss, not_negative, require, upcast
+from sts_lightning.losses.base import Loss, Needs, not_negative, require, upcast
 from sts_lightning.losses.infonce import InfoNCELoss
 
 
@@ -32,11 +32,13 @@ class InfoCSELoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), masked_lm=torch.tensor(7.0))
     """
 
-    views = (2, 3)
-    more_views = True
-    labels = ("none",)
-    takes = ("masked_lm", "sentence_ids")
-    requires = ("masked_lm",)
+    needs = Needs(
+        views=(2, 3),
+        more_views=True,
+        labels=("none",),
+        optional_inputs=("sentence_ids",),
+        required_inputs=("masked_lm",),
+    )
 
     def __init__(
         self, temperature: float = 0.05, masked_lm_weight: float = 1e-5, mask_repeats: bool = True

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, check, cosine_matrix, positive, repeats, upcast
+from sts_lightning.losses.base import Loss, Needs, check, cosine_matrix, positive, repeats, upcast
 
 
 class MixCSELoss(Loss):
@@ -44,9 +44,7 @@ class MixCSELoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16))
     """
 
-    views = (2,)
-    labels = ("none",)
-    takes = ("sentence_ids",)
+    needs = Needs(views=(2,), labels=("none",), optional_inputs=("sentence_ids",))
 
     def __init__(
         self, temperature: float = 0.05, mix: float = 0.2, official: bool = False, mask_repeats: bool = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import TOP_SCORE, Loss, cosine_rows, positive, require
+from sts_lightning.losses.base import TOP_SCORE, Loss, Needs, cosine_rows, positive, require
 
 
 class PROLoss(Loss):
@@ -32,9 +32,7 @@ class PROLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
-    views = (2,)
-    labels = ("score",)
-    compares = True
+    needs = Needs(views=(2,), labels=("score",), different_labels=True)
 
     def __init__(self, temperature: float = 0.05) -> None:
         super().__init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_rows, positive, require
+from sts_lightning.losses.base import Loss, Needs, cosine_rows, positive, require
 from sts_lightning.losses.spearman import mid_ranks
 
 
@@ -33,8 +33,7 @@ class RankKLLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
-    views = (2,)
-    labels = ("score", "class")
+    needs = Needs(views=(2,), labels=("score", "class"))
 
     def __init__(self, temperature: float = 0.05) -> None:
         super().__init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 
 from sts_lightning.losses.base import (
     Loss,
+    Needs,
     cosine_matrix,
     not_negative,
     one_of,
@@ -78,9 +80,7 @@ class RankCSELoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), teacher=torch.rand(8, 8))
     """
 
-    views = (2,)
-    labels = ("none",)
-    takes: tuple[str, ...] = ("teacher", "sentence_ids")
+    needs = Needs(views=(2,), labels=("none",), optional_inputs=("teacher", "sentence_ids"))
 
     def __init__(
         self,
@@ -106,11 +106,14 @@ class RankCSELoss(Loss):
         self.student_temperature = student_temperature
         self.teacher_temperature = teacher_temperature
         self.positive_in_lists = positive_in_lists
-        self.least_rows = 1 if positive_in_lists else 2
         self.official = official
         self.mask_repeats = mask_repeats and not official
-        self.requires = ("teacher",) if distillation_weight else ()
-        self.takes = (*self.requires, "sentence_ids")
+        self.needs = replace(
+            self.needs,
+            required_inputs=("teacher",) if distillation_weight else (),
+            optional_inputs=("sentence_ids",),
+            min_batch=1 if positive_in_lists else 2,
+        )
 
     def forward(
         self,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.text.tokenizer import TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.training.gather import gather_examples
 
 
@@ -50,16 +50,21 @@ class AuxiliaryModel(nn.Module, ABC):
     """Base class of auxiliary models.
 
     The loss receives the tensor of an auxiliary model as the argument that the model names, and declares
-    which names it takes (`Loss.takes`) and cannot do without (`Loss.requires`).
+    which names it takes and which it cannot do without (`Loss.needs`).
 
     Attributes:
         provides: Name of the argument of the loss.
         extra_views: Number of further embeddings with gradient for each example; the search for a micro batch
             reserves memory for them.
+        frozen_copy: Sub-module that is a copy of the encoder without gradients; checkpoints have its
+            counterparts of the weights that train, and its others equal the encoder's.
+        above: Sub-module above the encoder, whose layers are not counted with the encoder's.
     """
 
     provides: str
     extra_views: int = 0
+    frozen_copy: str | None = None
+    above: str | None = None
 
     def connect(self, encoder: SentenceEncoder) -> None:
         """Create what depends on the encoder, before training; its weights are those at the start.

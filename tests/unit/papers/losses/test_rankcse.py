@@ -75,7 +75,7 @@ def test_equals_slow_reference(distillation: Distillation, positive_in_lists: bo
 def test_without_its_terms_it_is_infonce() -> None:
     views = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
     loss = RankCSELoss(consistency_weight=0, distillation_weight=0)
-    assert loss.requires == ()
+    assert loss.needs.required_inputs == ()
     torch.testing.assert_close(loss(views), InfoNCELoss()(views))
     assert set(loss.observed) == {"infonce", "consistency"}
 
@@ -104,7 +104,7 @@ def test_the_teachers_own_order_is_the_best() -> None:
 
 
 def test_only_what_is_needed_is_required() -> None:
-    assert RankCSELoss().requires == ("teacher",)
+    assert RankCSELoss().needs.required_inputs == ("teacher",)
     with pytest.raises(ValueError, match="needs teacher"):
         RankCSELoss()(torch.randn(2, 4, 8))
     with pytest.raises(ValueError, match="at least two rows"):
@@ -153,5 +153,5 @@ def test_official_equals_slow_reference() -> None:
 
 
 def test_settings_of_a_term_that_is_left_out() -> None:
-    assert RankCSELoss(distillation_weight=0).requires == ()
-    assert RankCSELoss().requires == ("teacher",)
+    assert RankCSELoss(distillation_weight=0).needs.required_inputs == ()
+    assert RankCSELoss().needs.required_inputs == ("teacher",)

@@ -9,8 +9,8 @@ from sentence_transformers.util.quantization import quantize_embeddings
 
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.table import Table
-from sts_lightning.evaluation.deployed import as_int8, as_signs, score_deployed
 from sts_lightning.evaluation.encoding import Embedded
+from sts_lightning.evaluation.quantized import as_int8, as_signs, score_quantized
 from sts_lightning.evaluation.statistics import pair_cosines
 
 DRAW = np.random.default_rng(0)
@@ -53,8 +53,8 @@ def test_each_combination() -> None:
         for name, gold in golds.items()
     ]
     embedded = Embedded(VECTORS, {text: row for row, text in enumerate(texts)})
-    assert score_deployed(embedded, tasks, "all", [], ["float32"]) == {}
-    found = score_deployed(embedded, tasks, "all", [9, 20], ["binary", "float32", "int8"])
+    assert score_quantized(embedded, tasks, "all", [], ["float32"]) == {}
+    found = score_quantized(embedded, tasks, "all", [9, 20], ["binary", "float32", "int8"])
     assert {name: one["bytes"] for name, one in found.items()} == {
         "20 float32": 80,
         "20 binary": 3,

@@ -1,4 +1,4 @@
-"""Scores of vectors as a search index stores them: their first values, in fewer bits."""
+"""Scores of truncated and quantized vectors: their first values, in fewer bits, as in a search index."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sts_lightning.evaluation.encoding import Embedded
 from sts_lightning.evaluation.sts import score_tasks, spearman_row, table_cosines
 
 
-def score_deployed(
+def score_quantized(
     embedded: Embedded,
     tasks: Sequence[STSTask],
     aggregate: Aggregate,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from sts_lightning.models.loading.backbone import random_weights
+from sts_lightning.papers.auxiliary.random_weights import random_weights
 from sts_lightning.testing.tiny_bert import tiny_bert
 
 
