@@ -41,7 +41,7 @@ from sts_lightning.core.hardware import TRAINING_CHUNKS
 from sts_lightning.data.collate import ViewCollator
 from sts_lightning.data.data_set import column_views
 from sts_lightning.data.sts_train import sts_train
-from sts_lightning.data.tables import LABELLED
+from sts_lightning.data.table import LABELLED
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.workflows.command import train_in
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, get_args
 
 import numpy as np
-from datasets import Dataset
 
 from sts_lightning.data.readers.row_values import fold
-from sts_lightning.data.tables import NEGATIVES, SourceCount, pairs_of, values_of
+from sts_lightning.data.table import NEGATIVES, Table
 
 log = logging.getLogger(__name__)
 
@@ -51,17 +50,15 @@ def plain_words(text: str, separator: str) -> str:
     return separator.join("".join(kept).split())
 
 
-def not_in(tests: Iterable[Dataset], how: OverlapFilter) -> Callable[[str, str], bool]:
+def not_in(tests: Iterable[Table], how: OverlapFilter) -> Callable[[str, str], bool]:
     """Return a predicate that holds for pairs that occur in none of the test tables."""
     if how == "none":
         return lambda sentence1, sentence2: True
-    seen = {
-        pair_key(sentence1, sentence2, how) for table in tests for sentence1, sentence2 in pairs_of(table)
-    }
+    seen = {pair_key(sentence1, sentence2, how) for table in tests for sentence1, sentence2 in table.pairs}
     return lambda sentence1, sentence2: pair_key(sentence1, sentence2, how) not in seen
 
 
-def in_tests(train: Dataset, tests: Iterable[Dataset], how: OverlapFilter) -> np.ndarray:
+def in_tests(train: Table, tests: Iterable[Table], how: OverlapFilter) -> np.ndarray:
     """Return the mask (N,) of the training examples with a pair that occurs in a test table.
 
     Args:
@@ -70,12 +67,12 @@ def in_tests(train: Dataset, tests: Iterable[Dataset], how: OverlapFilter) -> np
         how: Criterion of the filter.
     """
     keep = not_in(tests, how)
-    first, *others = (values_of(train, name) for name in train.column_names if name.startswith("sentence"))
+    first, *others = (train[name] for name in train.columns if name.startswith("sentence"))
     found = np.zeros(len(train), dtype=bool)
     for other in others:
         found |= np.array([not keep(*pair) for pair in zip(first, other, strict=True)], dtype=bool)
-    if NEGATIVES in train.column_names:
-        lists = zip(first, values_of(train, NEGATIVES), strict=True)
+    if NEGATIVES in train.columns:
+        lists = zip(first, train[NEGATIVES], strict=True)
         found |= np.array(
             [not all(keep(text, other) for other in listed) for text, listed in lists], dtype=bool
         )
@@ -99,23 +96,20 @@ def filter_of(dropped: Mapping[str, int]) -> tuple[OverlapFilter, int] | None:
     return None
 
 
-def report_common(
-    train: Dataset, sources: Sequence[SourceCount], tables: Iterable[Dataset], where: str
-) -> None:
+def report_common(train: Table, tables: Iterable[Table], where: str) -> None:
     """Warn of training examples with a pair of `in_tests` that also occurs in other pairs, in any spelling.
 
     Args:
-        train: Training examples, one source after another.
-        sources: Counts of the sources, to name those with such pairs if there are several.
+        train: Training examples; the sources with such pairs are named if there are several.
         tables: The other pairs.
         where: Name of the other pairs.
     """
     common = in_tests(train, tables, "normalized")
     if not common.any():
         return
-    parts = np.split(common, np.cumsum([source.kept for source in sources])[:-1])
+    found = np.bincount(train.source[common], minlength=len(train.sources)).tolist()
     per_source = [
-        f"{source.source}: {part.sum():,}" for source, part in zip(sources, parts, strict=True) if part.any()
+        f"{source.source}: {count:,}" for source, count in zip(train.sources, found, strict=True) if count
     ]
     log.warning(
         "WARNING: %s of %s training pairs also occur in the %s%s, in either order and whatever their case "
@@ -123,5 +117,5 @@ def report_common(
         f"{common.sum():,}",
         f"{len(train):,}",
         where,
-        f" ({'; '.join(per_source)})" if len(sources) > 1 else "",
+        f" ({'; '.join(per_source)})" if len(train.sources) > 1 else "",
     )

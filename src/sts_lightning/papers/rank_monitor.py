@@ -16,7 +16,7 @@ from sts_lightning.core.choices import Views
 from sts_lightning.core.errors import ConfigError, check_choice
 from sts_lightning.core.hardware import encoding_chunk_tokens
 from sts_lightning.data.ranking import Ranking
-from sts_lightning.data.tables import SCORE_RANGE
+from sts_lightning.data.table import SCORE_RANGE
 from sts_lightning.evaluation.dev_scores import dev_tasks
 from sts_lightning.evaluation.encoding import encode_distinct
 from sts_lightning.evaluation.statistics import correlate, pair_cosines

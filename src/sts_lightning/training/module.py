@@ -23,7 +23,7 @@ from sts_lightning.core.errors import TrainingError, counted
 from sts_lightning.core.processes import Shard
 from sts_lightning.data.collate import Batch
 from sts_lightning.data.ranking import Ranking
-from sts_lightning.data.tables import gold_of, identical_pairs
+from sts_lightning.data.table import gold_of, identical_pairs
 from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of, score_dev
 from sts_lightning.evaluation.retrieval import mean_scores, score_queries
 from sts_lightning.evaluation.statistics import pair_cosines

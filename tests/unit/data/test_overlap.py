@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from sts_lightning.data.overlap import OverlapFilter, in_tests, not_in, pair_key
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 
-TESTS = [make_table({"sentence1": ["A dog.", "p", "\u00a7 \u2192"], "sentence2": ["A cat.", "q", "! ?"]})]
+TESTS = [Table({"sentence1": ["A dog.", "p", "\u00a7 \u2192"], "sentence2": ["A cat.", "q", "! ?"]})]
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_a_triplet_has_the_pairs_of_its_anchor(how: OverlapFilter, found: list[i
         ("A dog.", "x", "y"),  # a single sentence
     ]
     columns = dict(zip(("sentence1", "sentence2", "sentence3"), zip(*triplets, strict=True), strict=True))
-    assert in_tests(make_table(columns), TESTS, how).nonzero()[0].tolist() == found
+    assert in_tests(Table(columns), TESTS, how).nonzero()[0].tolist() == found
 
 
 def test_a_single_sentence_is_no_pair() -> None:
-    assert not in_tests(make_table({"sentence1": ["p", "q"]}), TESTS, "exact").any()
+    assert not in_tests(Table({"sentence1": ["p", "q"]}), TESTS, "exact").any()
