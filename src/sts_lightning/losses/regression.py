@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, Needs, one_of, positive, require, upcast
+from sts_lightning.losses.base import Loss, Needs, check_positive, one_of, require, upcast
 
 Features = Literal["u_v", "diff", "u_v_diff", "cosine"]
 """Input of a head: [u; v], |u - v|, or [u; v; |u - v|] (STS-Regression, Table 6), or cos(u, v).
@@ -81,7 +81,7 @@ class SiameseRegressionLoss(Loss):
         official: bool = False,
     ) -> None:
         super().__init__()
-        positive(spacing=spacing)
+        check_positive(spacing=spacing)
         one_of(Clamp, clamp=clamp)
         self.top_label = top_label
         self.features: Features = features
@@ -158,7 +158,7 @@ class ZeroZoneLoss(SiameseRegressionLoss):
     ) -> None:
         super().__init__(dimension, top_label, features, spacing, clamp, official)
         k = self.default_k if k is None else k
-        positive(k=k)
+        check_positive(k=k)
         if not 0 <= x0 <= spacing / 2:
             raise ValueError(
                 f"x0 must lie between 0 and half of spacing ({spacing / 2:g}), got {x0}: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from sts_lightning.losses.base import cosine_rows, not_negative, positive
+from sts_lightning.losses.base import check_not_negative, check_positive, cosine_rows
 from sts_lightning.regularizers.base import Regularizer
 
 
@@ -36,8 +36,8 @@ class Alignment(Regularizer):
 
     def __init__(self, coefficient: float = 0.03, temperature: float = 0.05) -> None:
         super().__init__()
-        not_negative(coefficient=coefficient)
-        positive(temperature=temperature)
+        check_not_negative(coefficient=coefficient)
+        check_positive(temperature=temperature)
         self.coefficient = coefficient
         self.temperature = temperature
 

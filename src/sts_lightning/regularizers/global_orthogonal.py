@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import not_negative
+from sts_lightning.losses.base import check_not_negative
 from sts_lightning.regularizers.base import Regularizer
 
 
@@ -40,7 +40,7 @@ class GlobalOrthogonal(Regularizer):
 
     def __init__(self, coefficient: float = 1.0) -> None:
         super().__init__()
-        not_negative(coefficient=coefficient)
+        check_not_negative(coefficient=coefficient)
         self.coefficient = coefficient
 
     def forward(self, views: Tensor) -> Tensor:
