@@ -27,7 +27,11 @@ SCORES = "One loss each on the 5,398 pairs"
 
 GROUPS = ("trainer", "data", "model", "prompt", "regularizer", "auxiliary", "callbacks", "logger")
 PYTHON = {
-    "Encoders": ("sts_lightning.models.loading.run", "sts_lightning.models.encoder"),
+    "Encoders": (
+        "sts_lightning.models.loading.run",
+        "sts_lightning.models.encoder",
+        "sts_lightning.models.chunk_encoder",
+    ),
     "Training": ("sts_lightning.cli.from_python", "sts_lightning.export.sentence_transformers_loss"),
     "Training with a plain Trainer": ("sts_lightning.training.module", "sts_lightning.data.module"),
     "Data sets": (

@@ -10,7 +10,7 @@ from functools import cache
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sts_lightning.data.readers.sts_sets import ROWS, SCORED_PAIRS
+from sts_lightning.data.fetch import ROWS, SCORED_PAIRS
 
 SIMCSE = "princeton-nlp/datasets-for-simcse"
 

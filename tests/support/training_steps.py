@@ -6,7 +6,7 @@ from torch import Tensor
 
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.text.tokenizer import TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.training.auxiliary.base import Step
 
 

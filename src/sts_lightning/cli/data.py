@@ -14,10 +14,7 @@ from sts_lightning.cli.options import COLUMNS, DATA_ROOT, FILE, FRACTION, SENTEN
 from sts_lightning.config.folders import command_line
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import check_output, write_atomic
-from sts_lightning.data.fetch.get import get, load_sources
-from sts_lightning.data.fetch.hints import fetch_hint
-from sts_lightning.data.fetch.manifest import read_manifest, take_stock
-from sts_lightning.data.fetch.parts import select_parts
+from sts_lightning.data.fetch import PARTS, fetch_hint, get, load_sources, select_parts, take_stock
 from sts_lightning.data.files import read_text_pairs, recognise_task
 from sts_lightning.data.tables import values_of
 
@@ -30,10 +27,11 @@ def status_command(data_root: str) -> None:
     """List the published data, and what is here of each."""
     root = Path(data_root)
     click.echo(f"Published data in {root}")
-    for stock in take_stock(root, read_manifest(root)):
-        name, rows = stock.part.name, "-" if stock.rows is None else f"{stock.rows:,}"
+    for name, part in PARTS.items():
+        stock = take_stock(part, root)
+        rows = "-" if stock.rows is None else f"{stock.rows:,}"
         hint = "" if stock.state == "complete" else f" {stock.note} ({fetch_hint(name, root)})"
-        click.echo(f"{name:<16} {stock.state:<10} {rows:>9} of {stock.part.published:>9,} rows{hint}")
+        click.echo(f"{name:<16} {stock.state:<10} {rows:>9} of {part.published:>9,} rows{hint}")
 
 
 @click.command("get")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sts_lightning.data.fetch.hints import default_root
+from sts_lightning.data.fetch import default_root
 
 FILE = click.Path(path_type=Path)
 """A file or a folder, which the command itself checks."""

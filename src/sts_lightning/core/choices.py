@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 Frozen = Literal["none", "encoder", "encoder_with_dropout"]
@@ -13,6 +14,9 @@ STS-Regression's code.
 
 LabelKind = Literal["none", "score", "class"]
 """Label of a training example: none, a similarity score in [0, 5], or a class index."""
+
+Augmentation = Callable[[list[int], Sequence[int]], list[int]]
+"""Change of a row of tokens: from its ids, and 1 for each special token and 0 for others, to new ids."""
 
 EMPTY = -1
 """Number, in place of that of a text, of a hard negative that a row of a batch lacks."""

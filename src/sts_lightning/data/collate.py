@@ -9,15 +9,12 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from sts_lightning.core.choices import EMPTY, LabelKind
+from sts_lightning.core.choices import EMPTY, Augmentation, LabelKind
 from sts_lightning.core.processes import WHOLE_BATCH, Shard
 from sts_lightning.data.positives import KnownClasses, KnownPositives
 from sts_lightning.data.tables import PART
 
 RowsT = TypeVar("RowsT")
-
-Augmentation = Callable[[list[int], Sequence[int]], list[int]]
-"""Map from token ids, and a mask of their special tokens (1) and others (0), to token ids."""
 
 Prepare = Callable[[Sequence[list[str]], Sequence[Augmentation | None]], RowsT]
 """Map from the sentences and the augmentation of each view to the encoder's input."""

@@ -11,7 +11,7 @@ import numpy as np
 from datasets import Dataset
 
 from sts_lightning.core.choices import DevSet, SentEvalText
-from sts_lightning.data.fetch.hints import fetched_by
+from sts_lightning.data.fetch import fetched_by
 from sts_lightning.data.overlap import not_in, pair_key, why_dropped
 from sts_lightning.data.readers.nli import CLASSES, read_nli_pairs
 from sts_lightning.data.readers.sts_sets import (

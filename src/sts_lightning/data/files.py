@@ -14,7 +14,7 @@ from datasets import Dataset, concatenate_datasets
 
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.core.files import last_name
-from sts_lightning.data.fetch.hints import fetch_hint
+from sts_lightning.data.fetch import fetch_hint
 from sts_lightning.data.ranking import read_beir, read_ranking
 from sts_lightning.data.readers.row_values import BadRows, Range, score, sentence
 from sts_lightning.data.readers.sts_sets import STSTask

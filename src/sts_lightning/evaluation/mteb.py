@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.evaluation.encoding import Encoder, encode_distinct
 from sts_lightning.evaluation.statistics import pair_cosines, unit_rows
 
@@ -88,6 +88,9 @@ def evaluate_mteb(encoder: Encoder, tasks: Sequence[Any], folder: Path) -> MTEBR
         encoder: Encoder to evaluate.
         tasks: Tasks from `find_mteb_tasks`.
         folder: Folder of the result files.
+
+    Raises:
+        DataError: A task's data could not be loaded.
     """
     import mteb
 
@@ -95,6 +98,15 @@ def evaluate_mteb(encoder: Encoder, tasks: Sequence[Any], folder: Path) -> MTEBR
     results: dict[str, MTEBScore] = {}
     for task in tasks:
         name = task.metadata.name
+        if not task.data_loaded:
+            try:
+                task.load_data()
+            except (OSError, ValueError, RuntimeError) as error:  # what datasets and the hub client raise
+                reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+                raise DataError(
+                    f"MTEB's {name} could not be loaded ({reason}). It is read from the model hub, or "
+                    "from the hub's cache on this machine."
+                ) from error
         # Without MTEB's cache, which would return an earlier result: all encoders have the same name there.
         (result,) = mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results
         folder.mkdir(parents=True, exist_ok=True)

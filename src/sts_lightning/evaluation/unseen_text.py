@@ -23,9 +23,9 @@ def report_truncation(
     encoder: SentenceEncoder, evaluated: Sequence[Dataset], trained: Dataset | None = None
 ) -> None:
     """Log the shares of the texts that an encoder truncates, and of the tokens that it does not know."""
-    parts = [("dev and test texts", evaluated, encoder.tokenizer.evaluation_length)]
+    parts = [("dev and test texts", evaluated, encoder.tokenizer.lengths.eval)]
     if trained is not None:
-        parts.insert(0, ("training texts", [trained], encoder.tokenizer.max_length))
+        parts.insert(0, ("training texts", [trained], encoder.tokenizer.lengths.train))
     report_unseen(encoder, [(name, columns_of(tables), length) for name, tables, length in parts])
 
 

@@ -134,7 +134,7 @@ def fingerprint(encoder: SentenceEncoder) -> str:
             for name, module in encoder.named_modules()
             if adapters and isinstance(getattr(module, "scaling", None), dict)
         },
-        "encoding": encoder.config.as_json() | {"evaluation_length": rows.evaluation_length},
+        "encoding": encoder.config.as_json() | {"evaluation_length": rows.lengths.eval},
         # Without the truncation and padding of its last call.
         "tokenizer": {key: rule for key, rule in rules.items() if key not in ("truncation", "padding")},
     }

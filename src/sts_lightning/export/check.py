@@ -20,7 +20,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.loading.hub import ModelFiles
 from sts_lightning.models.loading.own_file import BASE
-from sts_lightning.models.loading.pipeline import tolerance_of
+from sts_lightning.models.same_vectors import tolerance_of
 from sts_lightning.models.text.template import BARE, SLOT, set_post_processor
 from sts_lightning.runs.folder import RunFolder
 
@@ -115,8 +115,8 @@ def expect(
     rows = encoder.tokenizer
     queries, documents = rows.cut(queries), rows.cut(documents)
     long = []
-    if rows.evaluation_length is not None and rows.evaluation_length <= LONGEST:
-        long = [LONG * (rows.evaluation_length // 4 + 5)]
+    if rows.lengths.eval is not None and rows.lengths.eval <= LONGEST:
+        long = [LONG * (rows.lengths.eval // 4 + 5)]
     texts: dict[Role | None, list[str]] = {None: [*queries, *documents, *long]}
     if rows.roles:
         texts |= {"query": [*queries, *long], "document": [*documents, *long]}
@@ -126,7 +126,7 @@ def expect(
         encoder.config = replace(encoder.config, projection="none", denoise_evaluation=False)
     vectors = {role: encoder.encode(some, prompt=role) for role, some in texts.items()}
     encoder.config, encoder.tells_truncation = kept
-    return Expected(texts, vectors, tolerance_of(encoder), encoder.backbone.dtype)
+    return Expected(texts, vectors, tolerance_of(encoder.plain_backbone).value, encoder.backbone.dtype)
 
 
 def check(

@@ -99,7 +99,7 @@ def export(
             described = FORMATS[format_].write(encoder, inside)
         except SafetensorError as error:  # safetensors' error for a failed write, as on a full disk
             raise StorageError(f"{folder}: its weights cannot be written ({error}).") from error
-        config = replace(encoder.config, evaluation_length=encoder.tokenizer.evaluation_length)
+        config = replace(encoder.config, evaluation_length=encoder.tokenizer.lengths.eval)
         del encoder  # its memory is that of the model that is loaded now
         described["checked"] = check(inside, FORMATS[format_], config, expected, trust_remote_code)
         write_json(inside / OWN_FILE, described)

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.export.merged import merged
-from sts_lightning.models.encoder import PROBES, SentenceEncoder
+from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.folder import describe
+from sts_lightning.models.same_vectors import PROBES
 from sts_lightning.models.text.tokenizer_files import save_with_template
 
 INPUTS = ("input_ids", "attention_mask")

@@ -65,11 +65,12 @@ def _add_code(encoder: SentenceEncoder, folder: Path, prompted: bool) -> None:
     from sts_lightning.export import template_transformer  # which imports the library
 
     rows, source = encoder.tokenizer, Path(template_transformer.__file__)
-    row_length = rows.row_length(rows.template, rows.evaluation_length)
+    # A row that ends with the sentence is truncated as a whole.
+    row_length = None if (rows.template or "").partition("{sentence}")[2] else rows.row_tokens
     settings = {
         "max_seq_length": row_length,
         "template": "{sentence}" if prompted else rows.template or "{sentence}",
-        "sentence_tokens": rows.evaluation_length if row_length is None else None,
+        "sentence_tokens": rows.lengths.eval if row_length is None else None,
         "edit": encoder.config.text_edit,
         "read_mask": encoder.config.pooling == "mask_token",
     }

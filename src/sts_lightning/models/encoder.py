@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
 from dataclasses import replace
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,12 +15,12 @@ import torch.nn.functional as F
 from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, masking_utils
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sts_lightning.core.choices import DtypeName, Frozen, Precision, Quantization, Role, TextEdit
+from sts_lightning.core.choices import DtypeName, Frozen, Quantization, Role, TextEdit
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.processes import Shard
-from sts_lightning.models.compute.gradient_cache import recomputed
+from sts_lightning.models.chunk_encoder import ChunkEncoder, reads_causally
 from sts_lightning.models.compute.inference import (
     SLICE,
     Halving,
@@ -34,38 +31,25 @@ from sts_lightning.models.compute.inference import (
     usual_chunk_tokens,
 )
 from sts_lightning.models.encoding import Base, EncodingConfig, takes_settings
-from sts_lightning.models.loading.backbone import (
-    DTYPES,
-    Loader,
-    is_causal,
-    load_backbone,
-    plain,
-)
-from sts_lightning.models.pooling import make_projection, pool, width
-from sts_lightning.models.text.tokenizer import Prepare, SentenceTokenizer, TokenizedBatch
+from sts_lightning.models.loading.backbone import Loader, load_backbone
+from sts_lightning.models.same_vectors import PROBES, same_vectors
+from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.lengths import most_positions, position_offset
+from sts_lightning.models.text.tokenize import SentenceTokenizer
 
 if TYPE_CHECKING:
-    from peft import PeftConfig, PeftModel
+    from peft import PeftConfig
 
     from sts_lightning.models.compute.shared_prefix import SharedPrefix
 
 
 log = logging.getLogger(__name__)
 
-TOLERANCE = 1e-3
-"""Largest difference that float32 rounding explains, as a fraction of the longer vector's norm."""
-
-COARSE_TOLERANCE = 0.05
-"""The same for 16-bit arithmetic and quantised weights."""
-
 MANY_CHUNKS, CHARACTERS = 50, 4
 """Number of chunks from which a progress bar is shown, and characters of a token, about."""
 
-PROBES = ["A dog runs.", "Someone plays an old guitar in the park while two men are sitting on a bench."]
-"""Texts of the probes: a short sentence and a longer one."""
 
-
-class SentenceEncoder(nn.Module):
+class SentenceEncoder(ChunkEncoder):
     """Maps sentences to vectors. It is made in evaluation mode.
 
     Args:
@@ -88,8 +72,6 @@ class SentenceEncoder(nn.Module):
             the batch.
     """
 
-    backbone: PreTrainedModel | PeftModel
-
     @takes_settings(EncodingConfig)
     def __init__(
         self,
@@ -101,60 +83,22 @@ class SentenceEncoder(nn.Module):
         base: Base | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__()
-        self.config = config = EncodingConfig(**settings)
-        self.base = base
-        self.tells_truncation = True
-        name = type(backbone).__name__
-        for key in ("num_hidden_layers", "hidden_size"):
-            if not isinstance(getattr(backbone.config, key, None), int):
-                raise ConfigError(
-                    f"{name} is not supported: its configuration has no {key}. Choose another model."
-                )
-        depth = backbone.config.num_hidden_layers
-        if config.layer < -depth:
-            raise ValueError(f"layer must lie between {-depth} and -1, the last layer, got {config.layer}.")
-        if config.denoise != "none" and "position_ids" not in inspect.signature(backbone.forward).parameters:
-            raise ValueError(
-                f"denoise {config.denoise!r} needs a model that takes position_ids, which {name} does not; "
-                "set prompt.denoise=none."
-            )
-        self.causal = config.bidirectional_layers == 0 and is_causal(backbone)
-        self._reads_inner_layers = config.pooling == "first_last_mean" or config.layer != -1
-        self._takes_embeddings = "inputs_embeds" in inspect.signature(backbone.forward).parameters
+        config = EncodingConfig(**settings)
         # Padding on the left would shift the positions of BERT's family.
         tokenizer.padding_side = "right"
-        self.tokenizer = SentenceTokenizer(tokenizer, config, position_offset(backbone))
-        if (
-            config.view_templates is not None
-            and self.causal
-            and config.pooling == "last_token"
-            and config.denoise == "none"
-        ):
-            self.tokenizer.share_rows()
-        # How long a row gets is known once the tokenizer has the templates. A row that is too long would fail
-        # in the middle of training.
-        added = self.tokenizer.added + (getattr(adapter, "num_virtual_tokens", None) or 0)
-        fits, max_length = longest_sentence(backbone, added, config.bidirectional_layers), config.max_length
-        if fits is not None and max_length is not None and max_length > fits:
-            raise ValueError(
-                f"max_length must be at most {fits}, got {max_length}: {name} reads {fits + added} tokens, "
-                f"up to {added} of them template, special tokens and trained prefix."
-            )
-        self.tokenizer.set_fits(fits)
-        if config.bidirectional_layers:
-            from sts_lightning.models.compute.bidirectional import make_bidirectional
-
-            make_bidirectional(backbone, config.bidirectional_layers)
-        # A new projection draws its weights before a new adapter does: checkpoints do not depend on it, but
-        # the numbers of a seed do.
-        if config.projection != "none":
-            self.projector = projector or make_projection(backbone.config, config.projection)
-        self.backbone = backbone
-        if adapter is not None:
-            from sts_lightning.models.loading.adapters import add_adapter
-
-            self.backbone = add_adapter(backbone, adapter)
+        causal = reads_causally(backbone, config)
+        rows = SentenceTokenizer(
+            tokenizer,
+            config,
+            positions=most_positions(backbone, config.bidirectional_layers),
+            prefix=getattr(adapter, "num_virtual_tokens", None) or 0,
+            position_offset=position_offset(backbone),
+            share_rows=causal and config.pooling == "last_token" and config.denoise == "none",
+        )
+        super().__init__(backbone, config, adapter, projector)
+        self.tokenizer = rows
+        self.base = base
+        self.tells_truncation = True
         self.eval()  # as transformers and sentence-transformers leave a model; whoever trains calls train()
         if backbone.device.type != "meta":  # without weights there is nothing to compare
             self._takes_embeddings = self._probe()
@@ -193,90 +137,9 @@ class SentenceEncoder(nn.Module):
         return cls(backbone, tokenizer, adapter=adapter, base=pinned(base, backbone), **settings)
 
     @property
-    def plain_backbone(self) -> PreTrainedModel:
-        """Backbone without the wrapper of its adapter."""
-        return plain(self.backbone)
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the weights."""
-        return next(self.parameters()).device
-
-    def _apply(self, *args: Any, **options: Any) -> Self:
-        super()._apply(*args, **options)  # type: ignore[no-untyped-call]
-        if getattr(self.plain_backbone, "is_quantized", False):
-            from sts_lightning.models.loading.quantization import follow_weights
-
-            follow_weights(self)
-        return self
-
-    def _to_device(self, chunk: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {name: to_device(values, self.device) for name, values in chunk.items()}
-
-    def checkpoint_layers(self) -> None:
-        """Recompute each layer in the backward pass, keeping only its input (gradient checkpointing).
-
-        Raises:
-            ConfigError: The model does not support it, or has a trained prefix.
-        """
-        adapters = getattr(self.backbone, "peft_config", {}).values()
-        if any(adapter.peft_type == "PREFIX_TUNING" for adapter in adapters):
-            raise ConfigError(
-                "trainer.gradient_checkpointing: a trained prefix is a cache of keys and values, which "
-                "transformers leaves out where layers are computed again.",
-                key="trainer.gradient_checkpointing",
-                hint="Set trainer.micro_batch_size=auto, which takes less memory too.",
-            )
-        from sts_lightning.models.compute.cpu_attention import recomputed_layer  # few runs recompute
-
-        try:
-            self.backbone.activation_checkpointing_enable(
-                {"use_reentrant": False, "context_fn": partial(recomputed_layer, self.backbone)}
-            )
-            # For reentrant checkpoints the library lets token embeddings require a gradient. Here that would
-            # hold the embeddings of every chunk, and their gradients, until the end of the backward pass.
-            self.plain_backbone.disable_input_require_grads()
-        except ValueError as error:
-            raise ConfigError(f"trainer.gradient_checkpointing: {error}") from error
-
-    @property
-    def precision(self) -> Precision:
-        """Precision of the weights that are not quantised."""
-        return next(name for name, dtype in DTYPES.items() if dtype == self.backbone.dtype)
-
-    def set_precision(self, precision: Precision) -> Self:
-        """Convert the weights for inference; training needs float32 weights.
-
-        Raises:
-            ConfigError: The precision is not one of inference.
-        """
-        if precision == self.precision:
-            return self
-        if precision not in DTYPES:
-            raise ConfigError(f"precision must be one of {', '.join(DTYPES)} here, got {precision!r}.")
-        # Angles of rotary positions stay float32, as in a model that is loaded in this precision.
-        angles = {name: value for name, value in self.named_buffers() if name.endswith("inv_freq")}
-        self.to(DTYPES[precision])
-        for name, value in angles.items():
-            path, _, attribute = name.rpartition(".")
-            setattr(self.get_submodule(path), attribute, value)
-        for module in self.modules():
-            if hasattr(module, "compute_dtype"):  # of 4-bit layers, whose weights stay as they are
-                module.compute_dtype = DTYPES[precision]  # type: ignore[assignment]
-        return self
-
-    @property
-    def dimension(self) -> int:
-        """Size D of a vector."""
-        size = width(self.plain_backbone.config)
-        if self.config.projection == "always":
-            size = [layer.out_features for layer in self.projector if isinstance(layer, nn.Linear)][-1]
-        return size if self.config.truncate_dim is None else min(size, self.config.truncate_dim)
-
-    @property
     def evaluation_text(self) -> dict[str, str | int | None]:
         """What evaluation does with a sentence, for the metrics of a run."""
-        return {"text_edit": self.config.text_edit, "max_length": self.tokenizer.evaluation_length}
+        return {"text_edit": self.config.text_edit, "max_length": self.tokenizer.lengths.eval}
 
     def set_evaluation(self, text_edit: TextEdit | None = None, max_length: int | None = None) -> Self:
         """Set what evaluation does with a sentence before it is embedded.
@@ -292,11 +155,11 @@ class SentenceEncoder(nn.Module):
         changed = replace(
             self.config, text_edit=text_edit or self.config.text_edit, evaluation_length=max_length
         )
-        self.tokenizer.set_evaluation_length(max_length)
-        self.config = self.tokenizer.config = changed
+        self.tokenizer.set_evaluation(changed, max_length)
+        self.config = changed
         return self
 
-    def prepare(self, chunk_tokens: int, training: bool) -> Prepare:
+    def prepare(self, chunk_tokens: int, training: bool) -> Callable[..., TokenizedBatch]:
         """Return the function that turns the sentences of views into the input of `forward`.
 
         Args:
@@ -318,108 +181,6 @@ class SentenceEncoder(nn.Module):
         """Return a chunk of ``count`` rows of the maximum length, on the encoder's device."""
         return self._to_device(self.tokenizer.longest(count))
 
-    def forward(
-        self,
-        rows: TokenizedBatch,
-        recompute: bool = False,
-        project: bool = True,
-        keep_last: bool = False,
-    ) -> Tensor:
-        """Embed tokenised sentences: chunk by chunk through the backbone and the pooling, then `project`.
-
-        The vectors of the chunks are put back in order, so that the result and the gradient are those of one
-        padded block. In evaluation, chunks are halved where memory runs out.
-
-        Args:
-            rows: Tokenised sentences.
-            recompute: Whether to recompute each chunk with the same dropout in the backward pass, which takes
-                the memory of one chunk (gradient cache, see `recomputed`).
-            project: Whether to apply `project`; otherwise the vectors are the pooled ones.
-            keep_last: Whether to leave the last chunks out of that, as many as have no more tokens than the
-                largest one. The backward pass begins with them, so the peak of the encoder is the same.
-
-        Returns:
-            Vectors in float32, shape (N, D); (V * N, D), view-major, of rows that hold V views each.
-        """
-        if torch.is_grad_enabled() or self.training:
-            sizes = [chunk["input_ids"].numel() for chunk in rows.chunks]
-            kept = 0 if recompute else len(sizes)
-            while keep_last and kept < len(sizes) and sum(sizes[-kept - 1 :]) <= max(sizes):
-                kept += 1
-            again = partial(recomputed, self.device, self.embed_chunk)
-            runs = [again] * (len(sizes) - kept) + [self.embed_chunk] * kept
-            inputs = zip(runs, rows.chunks, self._look_up(rows.chunks), strict=True)
-            vectors = torch.cat([run(chunk, embedded) for run, chunk, embedded in inputs])
-        else:
-            vectors = torch.cat(list(map(Halving(self.embed_chunk), rows.chunks)))
-        vectors = rows.arrange(vectors)
-        return self.project(vectors) if project else vectors
-
-    def _look_up(self, chunks: Sequence[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
-        """Look up the token embeddings of all chunks at once: ``inputs_embeds`` of each, (n, L, D).
-
-        The gradient of a look-up is as large as the vocabulary. With one a chunk a step of MiniLM takes 1.07
-        times as long, and 1.5 times with the 250,000 tokens of multilingual models.
-        """
-        table = self.backbone.get_input_embeddings()
-        trains = torch.is_grad_enabled() and any(weight.requires_grad for weight in table.parameters())
-        if not (self._takes_embeddings and trains):
-            return [{} for _ in chunks]
-        ids = [chunk["input_ids"] for chunk in chunks]
-        embedded = table(torch.cat([chunk.flatten() for chunk in ids]))
-        tokens = embedded.split([chunk.numel() for chunk in ids])
-        return [
-            {"inputs_embeds": rows.unflatten(0, chunk.shape)} for rows, chunk in zip(tokens, ids, strict=True)
-        ]
-
-    def project(self, vectors: Tensor) -> Tensor:
-        """Apply the projection, if the mode has one, ``normalize`` and ``truncate_dim``: float32 (N, D)."""
-        if self.config.projection == "always" or (self.config.projection != "none" and self.training):
-            vectors = self.projector(vectors.to(next(self.projector.parameters()).dtype)).float()
-        vectors = F.normalize(vectors, dim=-1) if self.config.normalize else vectors
-        return vectors[..., : self.config.truncate_dim]
-
-    def embed_chunk(
-        self,
-        chunk: dict[str, Tensor],
-        embeddings: dict[str, Tensor] | None = None,
-        prefix: SharedPrefix | None = None,
-    ) -> Tensor:
-        """Compute the pooled vectors of one padded chunk, (n, D) or (n, V, D) in float32.
-
-        Args:
-            chunk: ``input_ids``, ``attention_mask`` and optionally ``position_ids``, ``mask_at`` and
-                ``view_at``.
-            embeddings: ``inputs_embeds`` of the same tokens, if they have been looked up already.
-            prefix: Keys and values of the tokens before each row, if they have been computed already.
-        """
-        inputs: dict[str, Any] = dict(embeddings or {"input_ids": chunk["input_ids"]})
-        if not self.causal:  # a causal model ignores padding on the right, and is faster without
-            inputs["attention_mask"] = chunk["attention_mask"]
-        if "position_ids" in chunk:
-            inputs["position_ids"] = chunk["position_ids"]
-        if prefix is not None:
-            inputs["past_key_values"] = prefix.cache(len(chunk["input_ids"]))
-        with one_text_a_row(), self._attention():
-            output = self.backbone(**inputs, output_hidden_states=self._reads_inner_layers)
-        if self.config.layer != -1:
-            hidden = (output.hidden_states[self.config.layer],)
-        else:
-            hidden = output.hidden_states if self._reads_inner_layers else (output.last_hidden_state,)
-        if (at := chunk.get("view_at")) is not None:
-            vectors: Tensor = hidden[-1][torch.arange(len(at), device=at.device)[:, None], at]
-            return vectors.float()
-        return pool(self.config.pooling, hidden, chunk["attention_mask"], chunk.get("mask_at"))
-
-    def _attention(self) -> AbstractContextManager[Any]:
-        """Return the context of a forward pass: half precision on a CPU has an attention of ours."""
-        half = self.backbone.dtype != torch.float32 or torch.is_autocast_enabled("cpu")
-        if not half or self.backbone.device.type != "cpu":
-            return nullcontext()
-        from sts_lightning.models.compute.cpu_attention import half_attention
-
-        return half_attention(self.backbone)
-
     @torch.no_grad()
     def _probe(self) -> bool:
         """Test the encoder in evaluation mode.
@@ -437,12 +198,6 @@ class SentenceEncoder(nn.Module):
         """
         backbone = self.plain_backbone
         name = type(backbone).__name__
-        exact = backbone.dtype == torch.float32 and not getattr(backbone, "is_quantized", False)
-
-        def agree(first: Tensor, second: Tensor) -> bool:  # NaN never does
-            size = torch.maximum(first.norm(), second.norm())
-            return bool((first - second).norm() <= (TOLERANCE if exact else COARSE_TOLERANCE) * size)
-
         (short,), (chunk,) = (self.tokenizer.rows(texts, 10**9).chunks for texts in (PROBES[:1], PROBES))
         short, chunk = (
             {key: ids.to(backbone.device) for key, ids in rows.items()} for rows in (short, chunk)
@@ -454,7 +209,7 @@ class SentenceEncoder(nn.Module):
                 f"{name} cannot embed two sentences of different length in one batch "
                 f"({type(error).__name__}: {str(error).partition(chr(10))[0]}); choose another model."
             ) from error
-        if not agree(alone, beside[chunk["attention_mask"].sum(dim=1).argmin()]):
+        if not same_vectors(alone, beside[chunk["attention_mask"].sum(dim=1).argmin()], backbone):
             raise ConfigError(
                 f"{name} does not ignore padding: the vector of a sentence changes beside a longer one. "
                 "Choose another model."
@@ -462,7 +217,7 @@ class SentenceEncoder(nn.Module):
         if not self._takes_embeddings:
             return False
         embedded = self.backbone.get_input_embeddings()(chunk["input_ids"])
-        return agree(beside, self.embed_chunk(chunk, {"inputs_embeds": embedded}))
+        return same_vectors(beside, self.embed_chunk(chunk, {"inputs_embeds": embedded}), backbone)
 
     def encode(
         self,
@@ -505,18 +260,15 @@ class SentenceEncoder(nn.Module):
         if progress is None:
             many = sum(map(len, sentences)) >= MANY_CHUNKS * chunk_tokens * CHARACTERS
             progress = many and Console().is_terminal
-        found: np.ndarray | None = None
+        found = np.empty((len(sentences), dim or self.dimension), dtype=np.float32)
         bar = Progress(transient=True, disable=not progress)
         with evaluation_mode(self), torch.inference_mode(), bar:
             task = bar.add_task("Encoding", total=len(sentences))
             for rows, vectors in to_host(
                 self._embed(sentences, chunk_tokens, share_prefix, normalize, dim, prompt)
             ):
-                if found is None:
-                    found = np.empty((len(sentences), vectors.shape[1]), dtype=np.float32)
                 found[rows.numpy()] = vectors.numpy()
                 bar.advance(task, len(rows))
-        assert found is not None
         return found
 
     def _embed(
@@ -535,12 +287,9 @@ class SentenceEncoder(nn.Module):
 
             share = split_prefix if can_share(self.backbone) else None
         prefix: SharedPrefix | None = None
-        bare: Any = None
 
         def embed(chunk: dict[str, Tensor]) -> Tensor:
-            chunk = self._to_device(chunk)
-            vectors = self.embed_chunk(chunk, prefix=prefix)
-            return vectors - bare[chunk["baseline"]] if "baseline" in chunk else vectors
+            return self.embed_chunk(self._to_device(chunk), prefix=prefix)
 
         embed_or_halve = Halving(embed)
         # Reading inner layers registers hooks in the modules, which is not safe in threads.
@@ -559,28 +308,26 @@ class SentenceEncoder(nn.Module):
             if share is not None:
                 depth = self.backbone.config.num_hidden_layers
                 prefix, batch = share(self.backbone, depth, batch, self.device)
-            chunks, places = batch.chunks, batch.by_chunk(torch.arange(len(batch.restore)))
+            chunks, places = batch.chunks, batch.by_chunk(torch.arange(len(batch.order)))
+            bare: Tensor | None = None
             if batch.baseline is not None:  # the bare templates are the last chunk
                 *chunks, last = chunks
-                *places, _ = places
-                bare = embed_or_halve(last)
-                chunks = [
-                    chunk | {"baseline": batch.baseline[place]}
-                    for chunk, place in zip(chunks, places, strict=True)
-                ]
+                bare, places = embed_or_halve(last), places[:-1]
             embedded = embed_chunks(embed_or_halve, chunks, threaded)
             for place, pooled in zip(places, embedded, strict=True):
+                if bare is not None and batch.baseline is not None:
+                    pooled = pooled - bare[to_device(batch.baseline[place], bare.device)]
                 vectors = self.project(pooled)[:, :dim]
                 if normalize or (self.config.normalize and dim is not None):
                     vectors = F.normalize(vectors, dim=-1)
                 yield torch.from_numpy(rows)[place], vectors
         if truncated and self.tells_truncation and Shard.current().process_rank == 0:
             log.warning(
-                "WARNING: %s of %s texts are truncated after %s tokens; encoder.tokenizer."
-                "set_evaluation_length sets another number.",
+                "WARNING: %s of %s texts are truncated after %s tokens; encoder.set_evaluation sets "
+                "another number.",
                 f"{truncated:,}",
                 f"{len(sentences):,}",
-                self.tokenizer.evaluation_length or self.tokenizer.fits,
+                self.tokenizer.lengths.eval or self.tokenizer.lengths.positions,
             )
 
     @staticmethod
@@ -636,91 +383,3 @@ def pinned(base: Base, backbone: PreTrainedModel) -> Base:
     return (
         base if "@" in name or Path(name).is_dir() or not commit else replace(base, name=f"{name}@{commit}")
     )
-
-
-def position_offset(backbone: PreTrainedModel) -> int:
-    """Return the position of a row's first token: RoBERTa's family counts from after its padding index."""
-    for module in backbone.modules():
-        table = getattr(module, "position_embeddings", None)
-        if isinstance(table, nn.Embedding):
-            return 0 if table.padding_idx is None else table.padding_idx + 1
-    return 0
-
-
-def most_positions(backbone: PreTrainedModel) -> int | None:
-    """Return the maximum number of tokens of a row, None if there is no limit (T5, XLNet).
-
-    In RoBERTa's family the positions up to the padding index are not for tokens.
-    """
-    config = backbone.config
-    declared = [
-        getattr(config, key, None) for key in ("max_encoder_position_embeddings", "max_position_embeddings")
-    ]
-    known = [count for count in declared if isinstance(count, int) and count > 0]
-    return known[0] - position_offset(backbone) if known else None
-
-
-def longest_sentence(backbone: PreTrainedModel, added: int, bidirectional_layers: int) -> int | None:
-    """Return the maximum number of tokens of a sentence that a model can read, None if there is no limit.
-
-    Args:
-        backbone: Model.
-        added: Number of further tokens of a row: template, special tokens and trained prefix.
-        bidirectional_layers: Number of last layers that are made bidirectional, -1 for all. A row has to fit
-            into their attention windows: the mask of the last token, which all tokens get, covers no more.
-    """
-    windows: Sequence[int | None] = ()
-    if bidirectional_layers:
-        from sts_lightning.models.compute.bidirectional import layer_windows
-
-        windows = layer_windows(backbone.config, backbone.config.num_hidden_layers)
-        windows = windows if bidirectional_layers == -1 else windows[-bidirectional_layers:]
-    known = [count for count in (most_positions(backbone), *windows) if count is not None]
-    return min(known) - added if known else None
-
-
-READABLE = ("cpu",)
-"""Devices where a look costs nothing; there attention is faster without a mask, where none is needed."""
-
-_unread = ContextVar("unread", default=False)
-"""Whether rows are those of an encoder, one text each; a thread has its own value."""
-
-
-@contextmanager
-def one_text_a_row() -> Iterator[None]:
-    """Let transformers make the masks of a forward pass without reading positions and padding.
-
-    It looks for rows of several texts, of which there are none here, and on a GPU for a batch without
-    padding, whose mask it would leave out. Forward passes outside of this context are not affected.
-    """
-    token = _unread.set(True)
-    try:
-        yield
-    finally:
-        _unread.reset(token)
-
-
-def _unless_unread(find: Any) -> Any:
-    @wraps(find)
-    def wrapped(position_ids: Tensor) -> Any:
-        return None if _unread.get() else find(position_ids)
-
-    return wrapped
-
-
-def _made_on_a_gpu(make: Any) -> Any:
-    @wraps(make)
-    def wrapped(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Any:
-        padded = attention_mask is not None and attention_mask.device.type not in READABLE
-        if _unread.get() and padded:
-            options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
-        return make(*args, attention_mask=attention_mask, **options)
-
-    return wrapped
-
-
-# transformers has no argument for either.
-masking_utils.find_packed_sequence_indices = _unless_unread(masking_utils.find_packed_sequence_indices)
-for _name in ("sdpa", "eager"):
-    _make = masking_utils.ALL_MASK_ATTENTION_FUNCTIONS[_name]
-    masking_utils.ALL_MASK_ATTENTION_FUNCTIONS.register(_name, _made_on_a_gpu(_make))

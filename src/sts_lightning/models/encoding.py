@@ -35,7 +35,7 @@ class EncodingConfig:
             the bare sentence, None for ``template``. Training puts it before the first of several columns.
         document: The same of the texts that answer them: the further columns.
         view_templates: Template of each view in training; by default ``template`` for all. Beginnings of the
-            first one take no rows of their own where that is the same (`SentenceTokenizer.share_rows`).
+            first one take no rows of their own where that is the same (see `SentenceTokenizer`).
         denoise: Vector that is subtracted in training (see `Denoise`); gradient flows through both.
         denoise_evaluation: Whether it is subtracted in evaluation too.
         projection: Layers on top: ``none``; ``train``, dropped in evaluation, as in unsupervised SimCSE;

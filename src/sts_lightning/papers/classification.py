@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.fetch.hints import fetched_by
-from sts_lightning.data.fetch.parts import PROBING_TASKS
+from sts_lightning.data.fetch import PROBING_TASKS, fetched_by
 from sts_lightning.data.readers.row_values import folded_sentence
 from sts_lightning.data.readers.sts_sets import check_count, check_names, read_rows, senteval_folder
 from sts_lightning.data.readers.text_files import read_lines, read_tsv, strip_blank_end
@@ -157,18 +156,3 @@ def _load_probing(path: Path, name: str) -> ClassificationTask:
         parts[fields[0]].append((line, fields[1], (folded_sentence(fields[2], path, line),)))
     classes = sorted({label for _, label, _ in parts["tr"]})
     return ClassificationTask(name, *(_split(rows, classes, path) for rows in parts.values()))
-
-
-def count_transfer(root: Path) -> int:
-    """Count the examples of the transfer tasks."""
-    return _count(load_transfer_tasks(root))
-
-
-def count_probing(root: Path) -> int:
-    """Count the examples of the probing tasks."""
-    return _count(load_probing_tasks(root))
-
-
-def _count(tasks: Sequence[ClassificationTask]) -> int:
-    splits = [split for task in tasks for split in (task.train, task.dev, task.test)]
-    return sum(len(split.labels) for split in splits if split is not None)

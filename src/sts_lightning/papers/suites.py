@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.core.choices import SentEvalText
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.data.fetch.parts import PROBING_TASKS
+from sts_lightning.data.fetch import PROBING_TASKS
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, load_sts_tasks, tables_of, text_found
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.sts import encode_tables

@@ -348,7 +348,10 @@ def _count(
         if count is None:
             raise ConfigError(f"the plan needs the data, as no published count is known: {error}") from error
         examples = min(count, cfg.data.get("limit") or count)
-        batches, row = math.ceil(examples / data.batch_size), SENTENCE_TOKENS + encoder.tokenizer.added
+        batches, row = (
+            math.ceil(examples / data.batch_size),
+            SENTENCE_TOKENS + encoder.tokenizer.lengths.added,
+        )
         padded = kept = float(row * data.batch_size * encoder.tokenizer.rows_of(data.num_views))
         pairs, sentences = DEV_PAIRS, REPORT_SENTENCES if final else DEV_SENTENCES
         notes.append(f"{examples:,} examples as published, of about {row} tokens; the data is not here")

@@ -30,7 +30,7 @@ from sts_lightning.losses.joint import JointLoss
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.checks import check_weights
-from sts_lightning.models.text.tokenizer import TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.runs.predictions import OfTask
 from sts_lightning.training.callbacks.progress import random_states, restore_random_states
 from sts_lightning.training.gather import gather_examples

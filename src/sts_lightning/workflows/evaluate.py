@@ -197,7 +197,7 @@ def load_named(
             hint="Ids of the model hub have the form owner/name.",
         )
     encoder.to(encoding_device("auto"))
-    report_unseen(encoder, [("texts", texts, encoder.tokenizer.evaluation_length)])
+    report_unseen(encoder, [("texts", texts, encoder.tokenizer.lengths.eval)])
     return encoder
 
 
@@ -217,7 +217,7 @@ def load_evaluated(cfg: DictConfig, device: str) -> SentenceEncoder:
         with at_setting("ckpt"):
             encoder = load(cfg.ckpt, cfg.step, quantization=cfg.quantization, device=device)
         if cfg.text_edit is not None:
-            encoder.set_evaluation(cfg.text_edit, encoder.tokenizer.evaluation_length)
+            encoder.set_evaluation(cfg.text_edit, encoder.tokenizer.lengths.eval)
         if cfg.max_length is not None:
             set_evaluation_text(encoder, encoder.config.text_edit, cfg.max_length, "max_length")
     encoder.to(device).eval()

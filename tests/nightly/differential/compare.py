@@ -10,7 +10,7 @@ from torch.nn.utils import clip_grad_norm_
 from transformers import get_linear_schedule_with_warmup
 
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.text.tokenizer import TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.training.optim import make_schedule
 
 SENTENCES = [
@@ -58,7 +58,7 @@ def views(
         for chunk in batch.chunks
         for ids, mask in zip(chunk["input_ids"], chunk["attention_mask"], strict=True)
     ]
-    ordered = [rows[index] for index in batch.restore.tolist()]
+    ordered = [rows[index] for index in batch.inverse_order.tolist()]
     return batch, ordered[: sum(map(len, columns))]
 
 

@@ -63,7 +63,7 @@ def test_training(official: bool) -> None:
     def our_loss(step: int) -> Tensor:
         value: Tensor = loss(encoder(batch).view(2, SIZE, -1), negatives=queue.negatives())
         queue.follow(encoder)
-        queue.push(queue.embed(batch.head(SIZE)))
+        queue.push(queue.embed(batch.first_sentences(SIZE)))
         return value
 
     def their_loss(step: int) -> Tensor:

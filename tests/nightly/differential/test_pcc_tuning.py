@@ -77,7 +77,7 @@ def their_rows(
         REPOSITORY, f"code/{file}", "generate_sentemb_prompt", "get_train_data", NIL_DATASET=True
     )
     found: list[dict[str, Any]] = scope["get_train_data"](
-        {"train": Rows(rows)}, tokenizer, TEMPLATES[prompt][1], encoder.tokenizer.max_length
+        {"train": Rows(rows)}, tokenizer, TEMPLATES[prompt][1], encoder.tokenizer.lengths.train
     )
     return found
 
@@ -199,7 +199,7 @@ def test_scores(tmp_path: Path) -> None:
 
     encoder = encoder_of(tiny_mistral, "sum", 64).eval()
     encoder.text_edit = "official"
-    encoder.tokenizer.set_evaluation_length(None)
+    encoder.set_evaluation(max_length=None)
     ours = evaluate_sts(encoder, load_sts_tasks(tmp_path, ("STS13",)))["tasks"]["STS13"]
 
     args = types.SimpleNamespace(

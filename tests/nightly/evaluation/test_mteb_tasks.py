@@ -13,7 +13,7 @@ import pytest
 from datasets import Dataset, DatasetDict
 from omegaconf import DictConfig
 
-from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.evaluation import suites
 from sts_lightning.evaluation.mteb import MTEBEncoder, evaluate_mteb, find_mteb_tasks
 from sts_lightning.testing.tiny_bert import tiny_bert
@@ -160,9 +160,17 @@ def test_means_by_type(tmp_path: Path) -> None:
     assert len(scores) == 2
 
 
-def test_unknown_tasks() -> None:
+def test_unknown_tasks_and_absent_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match=r"Banking77Classificatio"):
         find_mteb_tasks(["Banking77Classificatio"])
+    (task,) = find_mteb_tasks(["STS12"])
+
+    def unreachable(**_: Any) -> None:
+        raise ConnectionError("no route to the hub")
+
+    monkeypatch.setattr(task, "load_data", unreachable)
+    with pytest.raises(DataError, match=r"MTEB's STS12 could not be loaded \(ConnectionError: no route"):
+        evaluate_mteb(tiny_bert(), [task], tmp_path)
 
 
 def test_through_eval(

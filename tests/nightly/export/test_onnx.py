@@ -16,6 +16,7 @@ from torch import Tensor
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.export import onnx
 from sts_lightning.export.check import DOCUMENTS, QUERIES, check, expect
+from sts_lightning.export.export import FORMATS
 from sts_lightning.export.onnx import write_onnx
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
@@ -64,7 +65,7 @@ def test_another_vector_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(onnx.Graph, "forward", unmasked)
     encoder = tiny_bert()
-    expected = expect(encoder, QUERIES, DOCUMENTS, "onnx")
+    expected = expect(encoder, QUERIES, DOCUMENTS, bare=False)
     write_onnx(encoder, tmp_path)
     with pytest.raises(CheckpointError, match="in onnxruntime are not those of the run"):
-        check(tmp_path, "onnx", encoder.config, expected)
+        check(tmp_path, FORMATS["onnx"], encoder.config, expected)

@@ -181,7 +181,7 @@ def test_a_tokenizer_that_adds_words_of_its_own(
     np.testing.assert_allclose(encoder.encode(TEXTS), library.encode(TEXTS), atol=4e-7)
     if prompt is None:
         with pytest.raises(ValueError, match=r"max_length must be at least 18.*adds 17 tokens"):
-            encoder.tokenizer.set_evaluation_length(17)
+            encoder.set_evaluation(max_length=17)
         with pytest.raises(
             ConfigError, match=r"model\.max_length must be at least 18.*got 8.*adds 17 tokens"
         ):
@@ -257,7 +257,7 @@ def test_a_prompt_by_name(tmp_path: Path) -> None:
     folder, library = st_folder(tmp_path, prompts={"a": "one ", "b": "another "}, default_prompt_name="a")
     for name in ("a", "b"):
         found = from_pipeline(folder, prompt_name=name).eval()
-        found.tokenizer.set_evaluation_length(None)
+        found.set_evaluation(max_length=None)
         np.testing.assert_allclose(found.encode(TEXTS), library.encode(TEXTS, prompt_name=name), atol=1e-5)
     with pytest.raises(ConfigError, match="a, b") as caught:
         from_pipeline(folder, prompt_name="c")
@@ -295,7 +295,7 @@ def test_a_setting_takes_precedence_over_the_pipeline(tmp_path: Path) -> None:
         limit=30,
     ).eval()
     assert (encoder.config.pooling, encoder.dimension, encoder.config.normalize) == ("cls", 32, False)
-    assert (encoder.tokenizer.max_length, encoder.tokenizer.limit) == (20, 30)
+    assert (encoder.tokenizer.lengths.train, encoder.tokenizer.lengths.model) == (20, 30)
     hidden = library[0].model(**library.tokenizer(["a dog"], return_tensors="pt")).last_hidden_state[0, 0]
     np.testing.assert_allclose(encoder.encode(["a dog"])[0], hidden.detach().numpy(), atol=1e-5)
 
@@ -457,7 +457,7 @@ def test_a_model_without_a_pipeline(model_type: str, pooling: str, tmp_path: Pat
     encoder = sts_lightning.load(write(tiny(model_type), tmp_path))
     assert encoder.config.pooling == pooling
     assert not encoder.config.normalize
-    assert encoder.tokenizer.evaluation_length == 256  # the positions of the model
+    assert encoder.tokenizer.lengths.eval == 256  # the positions of the model
 
 
 @pytest.mark.parametrize("choice", list(STARTS))

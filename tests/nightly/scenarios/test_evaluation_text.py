@@ -54,7 +54,7 @@ def test_weights_are_selected_by_dev_sentences_read_like_the_reported_ones(
     assert metrics["senteval_text"] is None  # the generated corpus is not SentEval's
     encoder = sts_lightning.load(tmp_path / "run")
     assert encoder.evaluation_text == {"text_edit": "official", "max_length": expected}
-    encoder.tokenizer.set_evaluation_length(12)
+    encoder.set_evaluation(max_length=12)
     table = toy(train_size=256, dev_size=200, test_size=40).read().dev
     cut = correlate(encode_pairs(encoder, [table])[0], np.asarray(table["label"]))["spearman"]
     assert (abs(cut - read) < 0.5) == (expected == 12)

@@ -76,7 +76,7 @@ def test_what_the_model_does_not_see(run: Path, tmp_path: Path, caplog: pytest.L
     pairs.write_text(f"sentence1,sentence2\n{contract}It ends.,{contract}He pays.\nครู ซื้อ,a dog\n")
     with caplog.at_level("INFO"):
         main(["score", str(run), str(pairs), "--to", str(tmp_path / "scores.csv")])
-    length = sts_lightning.load(run).tokenizer.evaluation_length
+    length = sts_lightning.load(run).tokenizer.lengths.eval
     assert (
         f"truncated by max_length: 50 % of the texts (after {length} tokens); unknown tokens: " in caplog.text
     )

@@ -8,11 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from sts_lightning.data.readers.sts_sets import (
-    SCORED_PAIRS,
-    SEVEN_TASKS,
-    STSTask,
-)
+from sts_lightning.data.fetch import SCORED_PAIRS
+from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask
 from sts_lightning.data.tables import make_table
 from sts_lightning.evaluation.leaks import KINDS, LeakedRows, hash_scores, parse, published_leaks
 from tools.leaked_rows import as_json, find_leaked_rows

@@ -60,10 +60,10 @@ def test_some_rows_of_a_large_table_are_looked_at(
 
 
 def test_the_line(encoder: SentenceEncoder, caplog: pytest.LogCaptureFixture) -> None:
-    encoder.tokenizer.set_evaluation_length(3)
+    encoder.set_evaluation(max_length=3)
     with caplog.at_level("INFO"):
         report_truncation(encoder, [TABLE], TABLE)
-    assert f"0 % of the training texts (after {encoder.tokenizer.max_length} tokens), " in caplog.text
+    assert f"0 % of the training texts (after {encoder.tokenizer.lengths.train} tokens), " in caplog.text
     assert "60 % of the dev and test texts (after 3 tokens); unknown tokens: 0 %, 0 %" in caplog.text
     assert "WARNING" not in caplog.text
     encoder.encode(["a a a"])  # which has been said

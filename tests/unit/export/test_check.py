@@ -54,7 +54,7 @@ def checked(encoder: SentenceEncoder, format_: ExportFormat, folder: Path, chang
         weights[name].mul_(change)
     (folder / "out").mkdir()
     TABLE[format_].write(encoder, folder / "out")
-    config = replace(encoder.config, evaluation_length=encoder.tokenizer.evaluation_length)
+    config = replace(encoder.config, evaluation_length=encoder.tokenizer.lengths.eval)
     return check(folder / "out", TABLE[format_], config, expected)
 
 

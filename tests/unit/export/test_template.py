@@ -16,7 +16,7 @@ import sts_lightning
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoding import EncodingConfig
-from sts_lightning.models.text.tokenizer import SentenceTokenizer
+from sts_lightning.models.text.tokenize import SentenceTokenizer
 from sts_lightning.models.text.tokenizer_files import save_with_template
 from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
 from sts_lightning.testing.tiny_decoders import byte_tokenizer
@@ -56,7 +56,7 @@ def test_the_tokenizer_adds_the_tokens_of_the_template(
 @pytest.mark.parametrize("length", [3, 4, 20, None])
 def test_the_sentence_is_cut_and_the_template_stays(length: int | None, tmp_path: Path) -> None:
     tokenizer = rows(character_tokenizer(), 3, TEMPLATE)
-    tokenizer.evaluation_length = length
+    tokenizer.lengths = tokenizer.lengths.with_evaluation(length)
     save_with_template(tokenizer, tmp_path)
     written = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     long = " ".join("abcdefgh" * 100)

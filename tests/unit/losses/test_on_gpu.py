@@ -117,7 +117,7 @@ def test_a_queue_embeds_the_first_view_without_waiting(gpu: EmulatedGPU) -> None
     encoder.eval().to("cuda")
     gpu.recording = True
     with torch.no_grad():
-        vectors = encoder(moved.head(3))
+        vectors = encoder(moved.first_sentences(3))
     gpu.recording = False
     assert gpu.synchronisations == []
     with torch.no_grad():

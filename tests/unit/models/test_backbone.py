@@ -220,8 +220,8 @@ def test_a_multimodal_model_reads_text(model_type: str, tmp_path: Path) -> None:
     folder = write(whole, tmp_path / "model")
     encoder = SentenceEncoder.from_pretrained(folder, config={"attention_dropout": 0.25}, pooling="mean")
     assert encoder.plain_backbone.config.attention_dropout == 0.25
-    assert encoder.tokenizer.fits is not None
-    assert encoder.tokenizer.fits + encoder.tokenizer.added == 256
+    assert encoder.tokenizer.lengths.positions is not None
+    assert encoder.tokenizer.lengths.positions + encoder.tokenizer.lengths.added == 256
     expected = []
     for text in SENTENCES:
         ids = character_tokenizer()(text, return_tensors="pt", return_token_type_ids=False)

@@ -25,7 +25,7 @@ def test_evaluation_reads_what_training_cuts() -> None:
     encoder = tiny_bert(dropout=0.0, max_length=10).eval()
     cut = encoder.encode([LONG])
     assert np.array_equal(cut, encoder.encode([LONG[:8]]))
-    encoder.tokenizer.set_evaluation_length(20)
+    encoder.set_evaluation(max_length=20)
     assert len(row(encoder, training=True)) == 10
     assert len(row(encoder, training=False)) == 20
     assert abs(encoder.encode([LONG]) - cut).max() > 1e-4
@@ -44,8 +44,8 @@ def test_evaluation_reads_what_training_cuts() -> None:
 def test_the_models_own_limit(settings: dict[str, Any], sentence: int) -> None:
     """The 512 positions of the model hold template, special tokens and trained prefix too."""
     encoder = tiny_bert(max_length=10, **settings).eval()
-    encoder.tokenizer.set_evaluation_length(None)
-    assert encoder.tokenizer.evaluation_length == sentence
+    encoder.set_evaluation(max_length=None)
+    assert encoder.tokenizer.lengths.eval == sentence
     added = 5 if "template" in settings else 0
     assert len(row(encoder, training=False)) == sentence + added
     assert np.isfinite(encoder.encode([LONG])).all()
@@ -65,7 +65,7 @@ def test_without_a_length_the_model_is_read_as_far_as_it_is_meant(
     settings: dict[str, Any], training: int, evaluation: int
 ) -> None:
     encoder = tiny_bert(max_length=None, **settings)
-    assert (encoder.tokenizer.max_length, encoder.tokenizer.evaluation_length) == (training, evaluation)
+    assert (encoder.tokenizer.lengths.train, encoder.tokenizer.lengths.eval) == (training, evaluation)
 
 
 def test_a_limit_that_leaves_no_room() -> None:
@@ -86,8 +86,8 @@ def test_positions_of_robertas_family() -> None:
         pad_token_id=1,
     )
     encoder = SentenceEncoder(RobertaModel(config, add_pooling_layer=False), tokenizer, max_length=10).eval()
-    encoder.tokenizer.set_evaluation_length(None)
-    assert encoder.tokenizer.evaluation_length == 48
+    encoder.set_evaluation(max_length=None)
+    assert encoder.tokenizer.lengths.eval == 48
     assert encoder.encode([LONG]).shape == (1, 16)
 
 
@@ -95,4 +95,4 @@ def test_positions_of_robertas_family() -> None:
 def test_a_length_that_does_not_fit(length: int) -> None:
     encoder = tiny_bert(max_length=10)
     with pytest.raises(ValueError, match=f"max_length must be at least 3 and at most 512, got {length}"):
-        encoder.tokenizer.set_evaluation_length(length)
+        encoder.set_evaluation(max_length=length)

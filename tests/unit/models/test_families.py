@@ -12,8 +12,9 @@ from transformers import PreTrainedModel
 
 from sts_lightning.core.choices import Precision
 from sts_lightning.export.merged import write_merged
-from sts_lightning.models.encoder import COARSE_TOLERANCE, SentenceEncoder
+from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import DTYPES
+from sts_lightning.models.same_vectors import TOLERANCES
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.support.families import COMMON, NEEDED, family, tiny, write
 from tests.support.sentences import LOWER_CASE
@@ -84,7 +85,7 @@ def test_a_vector_does_not_depend_on_its_batch_in_half_precision(
     rounding = distance(alone, exact)
     for chunk_tokens in (70, 10_000):
         found = encoder.encode(TEXTS, chunk_tokens=chunk_tokens)
-        assert distance(found, exact) < max(COARSE_TOLERANCE, 2 * rounding)
+        assert distance(found, exact) < max(TOLERANCES["16 bit"].difference, 2 * rounding)
 
 
 @pytest.mark.parametrize("model_type", COMMON)

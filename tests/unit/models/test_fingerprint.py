@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ def test_equal_encoders() -> None:
     first, second = tiny_bert(dropout=0.0), tiny_bert(dropout=0.0)
     assert fingerprint(first) == fingerprint(second)
     assert fingerprint(first.train()) == fingerprint(second.eval())
-    second.tokenizer.max_length = 5  # cuts in training alone
+    second.tokenizer.lengths = replace(second.tokenizer.lengths, train=5)  # cuts in training alone
     assert fingerprint(first) == fingerprint(second)
     second.encode(["a short text", "a longer text, which is cut"])  # the tokenizer remembers how
     assert fingerprint(first) == fingerprint(second)
@@ -32,7 +33,7 @@ def changed_weight(encoder: SentenceEncoder) -> None:
 
 
 def changed_cut(encoder: SentenceEncoder) -> None:
-    encoder.tokenizer.set_evaluation_length(9)
+    encoder.set_evaluation(max_length=9)
 
 
 def changed_tokenizer(encoder: SentenceEncoder) -> None:

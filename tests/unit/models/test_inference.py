@@ -15,7 +15,8 @@ from transformers import AutoModel, AutoTokenizer
 
 from sts_lightning.models import encoder as module
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.text.tokenizer import SentenceTokenizer, TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.tokenize import SentenceTokenizer
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from tests.support.emulated_gpu import emulated_gpu
@@ -159,6 +160,6 @@ def test_truncated_texts_are_counted_once(
 
 def test_a_template_that_leaves_no_room_truncates_too(caplog: pytest.LogCaptureFixture) -> None:
     encoder = tiny_bert(max_length=None, template="so: {sentence} !")  # BERT reads 512 tokens
-    encoder.tokenizer.evaluation_length = None
+    encoder.set_evaluation()
     encoder.encode(["a " * 600, "b"])
     assert "1 of 2 texts are truncated" in caplog.text

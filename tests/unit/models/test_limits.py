@@ -8,7 +8,8 @@ import pytest
 from peft import PrefixTuningConfig
 
 from sts_lightning.models.compute.bidirectional import layer_windows
-from sts_lightning.models.encoder import SentenceEncoder, most_positions
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.text.lengths import most_positions
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.support.families import tiny
 

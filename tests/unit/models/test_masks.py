@@ -9,8 +9,9 @@ import pytest
 import torch
 from transformers import masking_utils
 
-from sts_lightning.models import encoder as encoder_module
-from sts_lightning.models.encoder import SentenceEncoder, one_text_a_row
+from sts_lightning.models.compute import masks
+from sts_lightning.models.compute.masks import skip_mask_inspection
+from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from tests.support.families import COMMON, family
@@ -50,7 +51,7 @@ def test_vectors_are_those_of_masks_that_are_left_out(
 ) -> None:
     encoder = encoder_of(kind)
     expected = encoder.encode(texts, chunk_tokens=10**9)
-    monkeypatch.setattr(encoder_module, "READABLE", ())
+    monkeypatch.setattr(masks, "READABLE", ())
     np.testing.assert_allclose(encoder.encode(texts, chunk_tokens=10**9), expected, atol=2e-6)
 
 
@@ -64,7 +65,24 @@ def test_several_texts_in_a_row_are_found_elsewhere() -> None:
         return None if indices is None else indices.tolist()
 
     assert found() == expected
-    with one_text_a_row(), ThreadPoolExecutor(1) as executor:
+    with skip_mask_inspection(), ThreadPoolExecutor(1) as executor:
         assert found() is None
         assert executor.submit(found).result() == expected
     assert found() == expected
+
+
+def test_nothing_is_replaced_outside() -> None:
+    """Not at import, and not after two threads have been inside at once."""
+
+    def functions() -> list[object]:
+        made = masking_utils.ALL_MASK_ATTENTION_FUNCTIONS
+        return [masking_utils.find_packed_sequence_indices, made["sdpa"], made["eager"]]
+
+    before = functions()
+    assert {getattr(function, "__module__", "") for function in before} == {"transformers.masking_utils"}
+    with skip_mask_inspection():
+        with skip_mask_inspection():
+            inside = functions()
+        assert functions() == inside
+    assert not set(map(id, inside)) & set(map(id, before))
+    assert functions() == before

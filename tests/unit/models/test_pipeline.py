@@ -303,9 +303,9 @@ def test_the_length(stated: int | None, of_tokenizer: int | None, limit: int, fo
 @pytest.mark.parametrize("name", OLD)
 def test_older_names_of_the_settings(name: str, folder: Path) -> None:
     merge(folder / f"sentence_{name}_config.json", max_seq_length=40)
-    assert from_pipeline(str(folder)).tokenizer.limit == 40
+    assert from_pipeline(str(folder)).tokenizer.lengths.model == 40
     merge(folder / BERT, max_seq_length=30)
-    assert from_pipeline(str(folder)).tokenizer.limit == 30
+    assert from_pipeline(str(folder)).tokenizer.lengths.model == 30
 
 
 def test_a_transformer_in_a_folder_of_its_own(folder: Path) -> None:
@@ -317,7 +317,7 @@ def test_a_transformer_in_a_folder_of_its_own(folder: Path) -> None:
     merge(inner / BERT, max_seq_length=40)
     kinds(folder, *KINDS, first="0_Transformer")
     encoder = sts_lightning.load(folder)
-    assert encoder.tokenizer.limit == 40
+    assert encoder.tokenizer.lengths.model == 40
     np.testing.assert_array_equal(encoder.encode(TEXTS), expected)
 
 

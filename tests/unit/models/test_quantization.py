@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import logging
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from bitsandbytes.nn import Linear8bitLt
+from bitsandbytes.nn import Linear4bit, Linear8bitLt
 from peft import LoraConfig
 from transformers import AutoModel
 from transformers.pytorch_utils import Conv1D
@@ -27,10 +28,37 @@ KINDS = pytest.mark.parametrize("quantization", ["4bit", "8bit"])
 
 
 @KINDS
-def test_a_model_without_layers_to_quantise_is_rejected(quantization: Quantization, tmp_path: Path) -> None:
-    folder = write(tiny("falcon"), tmp_path)
-    with pytest.raises(ValueError, match=rf"quantization '{quantization}' fits no layer of FalconModel"):
+@pytest.mark.parametrize("model_type", ["falcon", "mixtral", "gpt_oss"])
+def test_a_model_that_is_hardly_quantised_is_rejected(
+    model_type: str, quantization: Quantization, tmp_path: Path
+) -> None:
+    folder = write(tiny(model_type), tmp_path)
+    with pytest.raises(ValueError, match=rf"quantization '{quantization}' reaches.*none"):
         SentenceEncoder.from_pretrained(folder, quantization=quantization)
+    SentenceEncoder.from_pretrained(folder)
+
+
+@KINDS
+@pytest.mark.parametrize("model_type", ["llama", "gpt2", "bert", "bloom", "bart"])
+def test_the_share_is_logged(
+    model_type: str, quantization: Quantization, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write(tiny(model_type), tmp_path)
+    with caplog.at_level(logging.INFO):
+        encoder = SentenceEncoder.from_pretrained(folder, quantization=quantization)
+    kinds = {"4bit": Linear4bit, "8bit": Linear8bitLt}
+    layers = [module for module in encoder.modules() if isinstance(module, kinds[quantization])]
+    count = sum(layer.in_features * layer.out_features for layer in layers)
+    assert f"{quantization}: 100 % of {count:,} linear weights" in caplog.text
+
+
+def test_what_a_model_keeps_in_full_precision_is_no_reason_to_reject_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        SentenceEncoder.from_pretrained(write(tiny("t5"), tmp_path), quantization="4bit")
+    # Each of two layers has four square matrices of attention and two of 32 x 64, one of them quantised.
+    assert "4bit: 75 % of 16,384 linear weights" in caplog.text
 
 
 @KINDS

@@ -77,7 +77,7 @@ def check_one_pass(encoder: SentenceEncoder, distance: int) -> None:
         rows = encoder.prepare(chunk_tokens, training=True)([TEXTS, TEXTS], [None, None])
         assert sum(len(chunk["input_ids"]) for chunk in rows.chunks) == len(TEXTS)
         torch.testing.assert_close(encoder(rows).detach(), expected, atol=1e-5, rtol=1e-4)
-        first = encoder(rows.head(3)).detach()  # as a queue or a second encoder embeds the first view
+        first = encoder(rows.first_sentences(3)).detach()  # as of a queue
         torch.testing.assert_close(first, expected[:3], atol=1e-5, rtol=1e-4)
     np.testing.assert_allclose(encoder.encode(TEXTS), expected[: len(TEXTS)].numpy(), atol=1e-5)
 
@@ -125,7 +125,7 @@ def test_other_views_have_rows_of_their_own(case: str) -> None:
     encoder = OTHERS[case]().eval()
     assert encoder.tokenizer.rows_of(2) == 2
     rows = encoder.prepare(10_000, training=True)([TEXTS, TEXTS], [None, None])
-    assert not any("view_at" in chunk for chunk in rows.chunks)
+    assert not any("view_positions" in chunk for chunk in rows.chunks)
     assert encoder(rows).shape == (2 * len(TEXTS), encoder.dimension)
 
 
@@ -141,7 +141,7 @@ def gradient(shared: bool, micro_batch_size: int | None) -> tuple[Tensor, list[i
     """Of all weights, and the number of rows in each forward pass before the backward pass."""
     encoder = tiny_llama(**PROMPT)
     if not shared:
-        encoder.tokenizer.later = None
+        encoder.tokenizer.tokens_after_view = None
     unused: Any = None
     module = STSModule(encoder, InfoNCELoss(), unused, unused, micro_batch_size=micro_batch_size)
     rows = encoder.prepare(10_000, training=True)([TEXTS, TEXTS], [None, None])

@@ -41,7 +41,7 @@ def test_the_edit_of_prompt_bert_is_a_period(sentence: str, expected: str) -> No
 def test_evaluation_edits_and_training_does_not() -> None:
     encoder = tiny_bert(dropout=0.0).eval()
     plain, edited = encoder.encode(["Who walks", "Who walks."])
-    encoder.set_evaluation("official", encoder.tokenizer.evaluation_length)
+    encoder.set_evaluation("official", encoder.tokenizer.lengths.eval)
     assert encoder.encode(["Who walks"])[0] == pytest.approx(edited, abs=1e-6)
     assert abs(plain - edited).max() > 1e-3
     rows = encoder.prepare(100, training=False)([["Who walks"]], [None])

@@ -16,7 +16,8 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.pooling import Pooling
-from sts_lightning.models.text.tokenizer import SentenceTokenizer
+from sts_lightning.models.text.lengths import Lengths
+from sts_lightning.models.text.tokenize import SentenceTokenizer
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.testing.tiny_decoders import byte_tokenizer, tiny_llama, tiny_mistral
 
@@ -26,10 +27,13 @@ def rows_of(
     template: str | None = None,
     tokenizer: PreTrainedTokenizerBase | None = None,
     offset: int = 0,
+    positions: int | None = None,
     **settings: Any,
 ) -> SentenceTokenizer:
     config = EncodingConfig(max_length=max_length, template=template, **settings)
-    return SentenceTokenizer(tokenizer or character_tokenizer(), config, offset)
+    return SentenceTokenizer(
+        tokenizer or character_tokenizer(), config, position_offset=offset, positions=positions
+    )
 
 
 def decode(tokenizer: SentenceTokenizer, ids: list[int]) -> str:
@@ -97,8 +101,7 @@ def test_a_row_that_grows_in_the_template_is_cut_before_its_end() -> None:
     trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     bpe.train_from_iterator(["it : a a a .", "dog", "dog"] * 9, trainer)
     fast = PreTrainedTokenizerFast(tokenizer_object=bpe, pad_token="!", eos_token="!")
-    tokenizer = rows_of(8, "it : {sentence} .", fast)
-    tokenizer.fits = tokenizer.limit = 8
+    tokenizer = rows_of(8, "it : {sentence} .", fast, positions=8 + 3)
     rows = [fast.convert_ids_to_tokens(row) for row in tokenizer(["dog" * 20, "a"])]
     start, end = ["it", "\u0120:"], ["\u0120."]
     assert rows == [[*start, "\u0120", *["dog"] * 7, *end], [*start, "\u0120a", *end]]
@@ -123,7 +126,7 @@ TEMPLATES = ['of "{sentence}" is {mask}.', 'it : "{sentence}" is {mask}.']
 def test_each_view_has_its_template_in_training_alone() -> None:
     tokenizer = rows_of(8, TEMPLATES[0], view_templates=TEMPLATES)
     rows = tokenizer.training_rows([["xy"], ["xy"]], [None, None], 512)
-    ordered = rows.chunks[0]["input_ids"][rows.restore].tolist()
+    ordered = rows.chunks[0]["input_ids"][rows.inverse_order].tolist()
     texts = [tokenizer.tokenizer.decode(row).replace(" [PAD]", "") for row in ordered]
     assert texts == ['[CLS] of " xy " is [MASK]. [SEP]', '[CLS] it : " xy " is [MASK]. [SEP]']
     assert decode(tokenizer, tokenizer(["xy"])[0]) == texts[0]
@@ -182,7 +185,15 @@ def test_augmentation_sees_ids_and_special_tokens() -> None:
 
     rows = tokenizer.training_rows([["abc"], ["abc"]], [None, double], 512)
     assert seen == [(5, [1, 0, 0, 0, 1])]
-    assert rows.chunks[0]["attention_mask"].sum(dim=1)[rows.restore].tolist() == [5, 8]
+    assert rows.chunks[0]["attention_mask"].sum(dim=1)[rows.inverse_order].tolist() == [5, 8]
+
+
+def test_a_row_that_grows_after_truncation_stays_within_the_positions() -> None:
+    tokenizer = rows_of(6, positions=7)  # [CLS] a b c d [SEP], and room for one more
+    rows = tokenizer.training_rows([["abcdef"]], [lambda ids, _: [ids[0], *ids[1:-1] * 2, ids[-1]]], 512)
+    (ids,) = rows.chunks[0]["input_ids"].tolist()
+    assert decode(tokenizer, ids) == "[CLS] abcd a [SEP]"
+    assert rows_of(6, positions=7).lengths == Lengths(7, 7, 6, 6, added=0, smallest=3)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +255,7 @@ def test_a_role_has_its_prefix_and_another_the_template() -> None:
 def test_rows_of_all_roles_are_cut_at_one_length(template: str | None) -> None:
     tokenizer = rows_of(9, template, **ROLES)
     prefix = len("passage:") + 2  # and the two special tokens
-    assert tokenizer.added == prefix
+    assert tokenizer.lengths.added == prefix
     for role, text in ((None, "q:" if template else ""), ("query", "query:"), ("document", "passage:")):
         (row,) = tokenizer(["x" * 99], role)
         assert (
@@ -261,7 +272,7 @@ def test_the_first_view_is_the_query_and_the_others_are_documents() -> None:
     def rows(**options: Any) -> list[str]:
         batch = tokenizer.training_rows(views, [None] * 3, 10**6, **options)
         (chunk,) = batch.chunks
-        texts = [decode(tokenizer, ids) for ids in chunk["input_ids"][batch.restore].tolist()]
+        texts = [decode(tokenizer, ids) for ids in chunk["input_ids"][batch.inverse_order].tolist()]
         return [text.replace(" [PAD]", "") for text in texts]
 
     bare = ["[CLS] t : a [SEP]", "[CLS] t : b [SEP]", "[CLS] t : c [SEP]"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.models.text.tokenizer import CHUNK_COST, chunk, spans
+from sts_lightning.models.text.chunks import CHUNK_COST, chunk, spans
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from tests.support.sentences import TEXTS
 
@@ -46,7 +46,7 @@ def test_chunks_hold_every_row_once_within_the_budget(budget: int) -> None:
         assert torch.equal(ids != 0, mask.bool())
         assert mask.sum(dim=1).max() == ids.shape[1]  # padded to its own longest row
         seen += [[token for token in row if token] for row in ids.tolist()]
-    assert [seen[position] for position in chunks.restore.tolist()] == rows
+    assert [seen[position] for position in chunks.inverse_order.tolist()] == rows
 
 
 def test_sorting_saves_padding() -> None:
@@ -83,9 +83,9 @@ def test_no_rows_form_no_chunk() -> None:
 def test_head_has_the_first_rows_in_order() -> None:
     ids = [[row + 1] * length for row, length in enumerate([3, 1, 5, 5, 2, 4])]
     whole = chunk(ids, 8, pad_id=0)
-    part = whole.head(4)
+    part = whole.first_sentences(4)
     found = [[token for token in row if token] for c in part.chunks for row in c["input_ids"].tolist()]
-    assert [found[position] for position in part.restore.tolist()] == ids[:4]
+    assert [found[position] for position in part.inverse_order.tolist()] == ids[:4]
     assert part.num_tokens == whole.num_tokens  # not counted anew
 
 
@@ -93,4 +93,4 @@ def test_values_by_chunk_are_those_of_its_rows() -> None:
     whole = chunk([[1, 2, 3], [4], [5, 6], [7, 8, 9], [10, 11]], 6, 0)
     assert len(whole.chunks) > 1
     values = torch.cat(list(whole.by_chunk(torch.arange(5) * 10)))
-    assert whole.arrange(values[:, None]).flatten().tolist() == [0, 10, 20, 30, 40]
+    assert whole.in_sentence_order(values[:, None]).flatten().tolist() == [0, 10, 20, 30, 40]

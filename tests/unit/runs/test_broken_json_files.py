@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.data.fetch.manifest import read_manifest
 from sts_lightning.runs.folder import RunFolder
 from tests.support.broken import Broken, Healthy, Reader, check_broken, check_healthy, label, put
 
@@ -31,9 +30,8 @@ def change(good: dict[str, Any], path: str, value: Any) -> str:
 
 READERS: dict[str, Reader] = {
     "metrics": lambda folder, name, content: RunFolder(put(folder / name, content).parent).metrics().scores,
-    "manifest": lambda folder, name, content: read_manifest(put(folder / name, content).parent),
 }
-METRICS, SOURCES = "metrics.json", "sources.json"
+METRICS = "metrics.json"
 
 COUNT = {"source": "a.csv", "unit": "pairs", "rows": 3, "published": None, "dropped": {"empty": 1}}
 COST = {"run": "runs/a", "wall_seconds": 1.5, "peak_memory_bytes": {"host": 5}}
@@ -58,9 +56,6 @@ RESULTS = {
     "versions": {"python": "3.12"},
     "git_commit": None,
 }
-FETCHED = {"source": "s", "place": "p", "revision": "r", "file": "f", "sha256": "0", "size": 1}
-PART = {"fetched": "now", "downloads": [FETCHED], "files": {"a": "0"}, "rows": 1, "dropped": 0}
-MANIFEST = {"parts": {"nli": PART}}
 
 WRONG: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
     ("metrics", METRICS): (
@@ -77,14 +72,6 @@ WRONG: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
             "trained_on.0.dropped": ({"why": "3"},),
             "trained_on.0.more": (1,),
             "peak_memory_bytes.host": ("3",),
-        },
-    ),
-    ("manifest", SOURCES): (
-        MANIFEST,
-        {
-            "parts": (None, ABSENT),
-            "parts.nli.rows": ("3", ABSENT),
-            "parts.nli.files": ({"a": 1},),
         },
     ),
 }
@@ -127,7 +114,6 @@ def test_the_error_names_the_place(row: Broken, tmp_path: Path) -> None:
 HEALTHY: list[Healthy] = [
     ("metrics", METRICS, json.dumps(RESULTS), {"dev": 50.0, "A": 50.0, "average": 60.5, "rank": 12.0}),
     ("metrics", METRICS, '{"test": {"average": 1, "tasks": {}}}', {"average": 1.0}),
-    ("manifest", SOURCES, '{"parts": {}}', {}),
 ]
 
 

@@ -20,7 +20,7 @@ def limit_memory(monkeypatch: pytest.MonkeyPatch, encoder: type[SentenceEncoder]
     embed = encoder.embed_chunk
 
     def limited(self: SentenceEncoder, chunk: dict[str, Tensor], *rest: Any, **more: Any) -> Tensor:
-        most = rows * (self.tokenizer.max_length + self.tokenizer.added)
+        most = rows * (self.tokenizer.lengths.train + self.tokenizer.lengths.added)
         if chunk["input_ids"].numel() > most and torch.is_grad_enabled():
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return embed(self, chunk, *rest, **more)

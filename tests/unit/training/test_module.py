@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.text.tokenizer import TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.papers.auxiliary.second_encoder import SecondEncoder
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.testing.tiny_bert import tiny_bert

@@ -14,7 +14,7 @@ from datasets import Dataset
 from sts_lightning.core.choices import SentEvalText, TextFound
 from sts_lightning.core.errors import DataError
 from sts_lightning.core.files import read_json
-from sts_lightning.data.fetch.hints import fetch_hint, fetched_by
+from sts_lightning.data.fetch import PUBLISHED, ROWS, fetch_hint, fetched_by
 from sts_lightning.data.readers.row_values import folded_sentence, score
 from sts_lightning.data.readers.text_files import read_lines, read_tsv
 from sts_lightning.data.tables import SCORE_RANGE, make_table, require_varied_scores
@@ -34,17 +34,9 @@ COUNTS = "counts.json"
 """File with the number of rows of each published file, which detects files truncated at the end of a line.
 
 It maps the name of a file to the number of its examples, or scored pairs. One of this name next to the
-folders STS and SICK takes the place of that beside this module, for custom data in this layout. Files that
+folders STS and SICK takes the place of that of this package, for custom data in this layout. Files that
 are not listed are not checked, so ``{}`` is enough.
 """
-
-PUBLISHED: dict[str, int] = read_json(Path(__file__).with_name(COUNTS))
-
-SCORED_PAIRS = {name: count for name, count in PUBLISHED.items() if name.startswith(("STS/", "SICK/"))}
-"""Number of scored pairs of each file of STS12-16, STS-B and SICK."""
-
-ROWS = {name: count for name, count in PUBLISHED.items() if name not in SCORED_PAIRS}
-"""Number of examples of each file of the transfer tasks."""
 
 Pair = tuple[str, str, float]
 

@@ -12,7 +12,7 @@ from transformers import DynamicCache
 
 from sts_lightning.models.compute.inference import to_device
 from sts_lightning.models.loading.backbone import plain
-from sts_lightning.models.text.tokenizer import TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch
 
 
 @dataclass(frozen=True)

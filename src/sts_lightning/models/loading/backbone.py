@@ -35,7 +35,7 @@ from sts_lightning.models.encoding import Base
 from sts_lightning.models.loading.checks import check_finite
 from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles, find, find_adapter
 from sts_lightning.models.loading.own_file import base_of, read_own
-from sts_lightning.models.loading.quantization import is_quantized, quantization_config
+from sts_lightning.models.loading.quantization import check_fraction, quantization_config
 from sts_lightning.models.text.template import BARE, set_post_processor
 
 log = logging.getLogger(__name__)
@@ -145,10 +145,8 @@ def load_backbone(base: Base, trust_remote_code: bool = False, device: str | Non
     prepare(backbone)
     set_attention(backbone, settings, name)
     check_vocabulary(tokenizer, backbone, name)
-    if base.quantization != "none" and not any(is_quantized(module) for module in backbone.modules()):
-        raise ValueError(  # bitsandbytes passes over subclasses of nn.Linear, such as Falcon's
-            f"quantization {base.quantization!r} fits no layer of {type(backbone).__name__}; set it to none."
-        )
+    if base.quantization != "none":
+        check_fraction(backbone, base.quantization, name)
     bare = tokenizer.init_kwargs.pop(BARE, None)
     # A model folder of ours names its template, which is put around each sentence here: the tokenizer must
     # not do it too. Where another library has saved the model again, the tokenizer's tokens are all there is.

@@ -140,7 +140,7 @@ class ModelFiles:
         """Return the content of a JSON file as a list or a mapping (see `as_type`); empty for an absent file.
 
         Raises:
-            CheckpointError: The file is broken, or holds something else.
+            CheckpointError: The file is broken, empty, or holds something else.
         """
         path = self.path(relative)
         if path is None:
@@ -149,6 +149,8 @@ class ModelFiles:
             content: _Json = as_type(read_json(path), expected)
         except (ValueError, OSError) as error:
             raise CheckpointError(f"{path} cannot be read: {error}", key="model.name") from error
+        if not content:  # an absent file is one too, and means something else
+            raise CheckpointError(f"{path} is empty.", key="model.name")
         return content
 
 

@@ -224,7 +224,7 @@ def from_pipeline(
     )
     rows, text = encoder.tokenizer, "%s: pooling %s, template %r, %s%s tokens"
     prompts = "".join(f"{role} {template!r}, " for role, template in rows.roles.items())
-    log.info(text, pipeline.source, encoder.config.pooling, rows.template, prompts, rows.limit)
+    log.info(text, pipeline.source, encoder.config.pooling, rows.template, prompts, rows.lengths.model)
     return encoder
 
 
@@ -542,11 +542,3 @@ def warn_of_pooling(name: str, pooling: Pooling) -> None:
         return
     if stated != pooling:
         log.warning("%s: its pipeline has pooling %s, not %s; model=encoder takes it.", name, stated, pooling)
-
-
-def tolerance_of(encoder: SentenceEncoder) -> float:
-    """Return the largest difference from another library's vectors, as a fraction of the longest vector."""
-    backbone = encoder.plain_backbone
-    if getattr(backbone, "is_quantized", False):
-        return 0.5
-    return 1e-4 if backbone.dtype == torch.float32 else 0.05

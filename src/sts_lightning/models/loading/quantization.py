@@ -1,7 +1,8 @@
-"""Quantisation of linear layers with bitsandbytes: settings, moved weights, dequantisation."""
+"""Quantisation of linear layers with bitsandbytes: settings, coverage of a model, weights, dequantisation."""
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -11,6 +12,16 @@ from transformers.pytorch_utils import Conv1D
 
 from sts_lightning.core.choices import Quantization
 from sts_lightning.core.errors import check_choice
+
+log = logging.getLogger(__name__)
+
+MIN_FRACTION = 0.5
+"""Minimum fraction of the weights beside embeddings that must have been quantised.
+
+Routers, low-rank factors, convolution kernels and what a class keeps in full precision (a quarter of T5) are
+less. A model below it has its main matrices in modules that bitsandbytes does not quantise, and would need
+nearly the memory of the original.
+"""
 
 
 def quantization_config(quantization: Quantization, dtype: torch.dtype) -> BitsAndBytesConfig:
@@ -32,6 +43,34 @@ def quantization_config(quantization: Quantization, dtype: torch.dtype) -> BitsA
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=dtype,
     )
+
+
+def check_fraction(backbone: PreTrainedModel, quantization: Quantization, name: str) -> None:
+    """Log the quantised fraction of a model, and reject a model of which too little was quantised.
+
+    bitsandbytes replaces ``nn.Linear`` and GPT-2's ``Conv1D`` and nothing else: not subclasses (Falcon's
+    linear layers), not the stacked expert matrices of mixtures. Weights that the model class itself keeps in
+    full precision (``wo`` of T5) lower the fraction that is logged, but are no reason to reject it.
+
+    Args:
+        backbone: Model as loaded, without its head.
+        quantization: ``4bit`` or ``8bit``.
+        name: Name of the model, for the message.
+
+    Raises:
+        ValueError: Less than `MIN_FRACTION` of the linear weights is quantised.
+    """
+    layers: list[Any] = [module for module in backbone.modules() if not isinstance(module, nn.Embedding)]
+    quantized = sum(layer.in_features * layer.out_features for layer in layers if is_quantized(layer))
+    others = (p for layer in layers if not is_quantized(layer) for p in layer.parameters(recurse=False))
+    total = quantized + sum(p.numel() for p in others if p.ndim >= 2)
+    fraction = quantized / max(1, total)
+    if fraction < MIN_FRACTION:
+        raise ValueError(
+            f"quantization {quantization!r} reaches {fraction:.0%} of the {total:,} linear weights of "
+            f"{name}: bitsandbytes does not know the layers of {type(backbone).__name__}. Set it to none."
+        )
+    log.info("%s: %.0f %% of %s linear weights", quantization, 100 * fraction, f"{total:,}")
 
 
 def follow_weights(module: nn.Module) -> None:

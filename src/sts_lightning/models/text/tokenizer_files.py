@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.text.template import BARE
-from sts_lightning.models.text.tokenizer import SentenceTokenizer
+from sts_lightning.models.text.tokenize import SentenceTokenizer
 
 STARTS = ("", " ", "\n", '"', "'", "(", "-", "...", "$", "#", "7", "A ", "Ü", "\u0301", "🙂")
 MIDDLES = (
@@ -34,7 +34,9 @@ def save_tokenizer(rows: SentenceTokenizer, folder: Path) -> None:
     """
     tokenizer = rows.tokenizer
     tokenizer.chat_template = None  # with one, sentence-transformers 6 takes sentences for messages
-    tokenizer.model_max_length = UNLIMITED if rows.fits is None else rows.fits + rows.added
+    tokenizer.model_max_length = (
+        UNLIMITED if rows.lengths.positions is None else rows.lengths.positions + rows.lengths.added
+    )
     tokenizer.save_pretrained(folder)
 
 

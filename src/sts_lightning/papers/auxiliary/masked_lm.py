@@ -134,7 +134,9 @@ class MaskedLanguageModel(AuxiliaryModel):
             chunk_loss = partial(recomputed, device, self._chunk_loss) if step.recompute else self._chunk_loss
             sums.append(chunk_loss(pooled, ids, masked, positions(chosen), attended))
             counts.append(chosen.sum(dim=1))
-        sums_and_counts = rows.arrange(torch.stack([torch.cat(sums), torch.cat(counts).float()], dim=-1))
+        sums_and_counts = rows.in_sentence_order(
+            torch.stack([torch.cat(sums), torch.cat(counts).float()], dim=-1)
+        )
         total = step.total(sums_and_counts.unflatten(0, (step.batch.num_views, -1)))
         return total[0] / total[1].clamp(min=1.0)
 

@@ -33,5 +33,5 @@ class SecondEncoder(AuxiliaryModel):
     def forward(self, step: Step) -> Tensor:
         """Embed the first view of the whole batch, (B, D)."""
         count = len(step.pooled) // step.batch.num_views
-        vectors: Tensor = self.encoder(step.rows.head(count), step.recompute)
+        vectors: Tensor = self.encoder(step.rows.first_sentences(count), step.recompute)
         return step.gather(vectors[None])[0]

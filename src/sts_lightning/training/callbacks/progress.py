@@ -15,7 +15,7 @@ from torch import Tensor, distributed
 from sts_lightning.core.processes import Shard
 from sts_lightning.data.collate import Batch
 from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of, title_of
-from sts_lightning.models.text.tokenizer import TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch
 
 log = logging.getLogger(__name__)
 

@@ -39,7 +39,7 @@ def test_equals_one_sentence_at_a_time_without_padding(chunk_tokens: int) -> Non
     given = step(encoder)
     model, total, count = encoder.backbone, 0.0, 0
     for chunk in given.rows.chunks:
-        keys = row_keys(0, 0, 0, 2, range(3))[torch.argsort(given.rows.restore)]
+        keys = row_keys(0, 0, 0, 2, range(3))[torch.argsort(given.rows.inverse_order)]
         masked, chosen = mask_words(
             chunk["input_ids"], auxiliary.special, auxiliary.mask_id, auxiliary.words, 0.5, keys
         )

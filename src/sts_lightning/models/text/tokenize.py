@@ -1,139 +1,26 @@
-"""From sentences to padded chunks of token ids: template, truncation, bare templates, chunks."""
+"""From sentences to token ids: template, truncation, bare templates."""
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from sts_lightning.core.choices import Role, TextEdit
+from sts_lightning.core.choices import Augmentation, Role, TextEdit
 from sts_lightning.core.errors import ConfigError, check_choice
-from sts_lightning.models.compute.inference import to_device
 from sts_lightning.models.encoding import EncodingConfig
+from sts_lightning.models.text.chunks import TokenizedBatch, chunk, pad
+from sts_lightning.models.text.lengths import Lengths
 from sts_lightning.models.text.template import SLOT, edit, fill_mask, truncate_rows, truncate_texts
 
 _LOCK = threading.Lock()
 """Whether and where a tokenizer truncates is a state of it: one thread at a time calls it."""
-
-CHUNK_COST = 4
-"""Each chunk takes further time, about that of a quarter of its tokens: Python, and the start of kernels."""
-
-
-@dataclass
-class TokenizedBatch:
-    """Tokenised sentences in chunks of similar length, each padded to its longest row.
-
-    The N sentences may be followed by M bare templates, whose vectors are subtracted.
-
-    Attributes:
-        chunks: ``input_ids`` and ``attention_mask``, each (rows, length) in int64, ``position_ids`` where
-            they differ from 0, 1, 2, ..., ``mask_at``, the position of the template's mask token in each
-            row, (rows, 1), if it has one, and ``view_at``, the positions of the V views' vectors in each row,
-            (rows, V), if a row holds them all (see `SentenceTokenizer.share_rows`).
-        restore: Index that puts the concatenated rows of the chunks back in the order of the sentences,
-            (N + M,).
-        num_tokens: Number of tokens in all chunks, padding excluded.
-        baseline: Index of each sentence's bare template, from 0 to M - 1, (N,), or None.
-        truncated: Number of sentences that were truncated, counted in evaluation alone.
-        order: Sentence of each row of the chunks. An array, since Lightning would move a tensor to the GPU
-            with the others, and to read it there each step would wait for the card.
-    """
-
-    chunks: list[dict[str, Tensor]]
-    restore: Tensor
-    num_tokens: int
-    baseline: Tensor | None = None
-    truncated: int = 0
-    order: np.ndarray | None = None
-
-    def __post_init__(self) -> None:
-        if self.order is None and type(self.restore) is Tensor and self.restore.device.type == "cpu":
-            self.order = torch.argsort(self.restore).numpy()
-
-    def arrange(self, vectors: Tensor) -> Tensor:
-        """Put the vectors of the chunks' rows in the order of the sentences, and subtract the bare templates.
-
-        Args:
-            vectors: Vectors in the order of the chunks, (N + M, D), or (N, V, D) of rows with all views.
-
-        Returns:
-            (N, D), or (V * N, D), one view after the other.
-        """
-        vectors = vectors[self.restore.to(vectors.device)]
-        if vectors.dim() == 3:
-            return vectors.transpose(0, 1).flatten(0, 1)
-        if self.baseline is None:
-            return vectors
-        baseline = self.baseline.to(vectors.device)
-        return vectors[: len(baseline)] - vectors[len(baseline) :][baseline]
-
-    def by_chunk(self, values: Tensor) -> list[Tensor]:
-        """Divide values of the sentences, (N, ...), among the chunks."""
-        order = torch.argsort(self.restore.cpu()) if self.order is None else torch.from_numpy(self.order)
-        rows = values[to_device(order, values.device)]
-        return list(rows.split([len(chunk["input_ids"]) for chunk in self.chunks]))
-
-    def head(self, count: int) -> TokenizedBatch:
-        """Return the first ``count`` sentences of the first view, and all bare templates.
-
-        ``num_tokens`` stays that of the whole batch: to count anew would wait for a GPU.
-        """
-        numbers = self.by_chunk(torch.arange(len(self.restore)))
-        sentences = len(self.restore) if self.baseline is None else len(self.baseline)
-        kept = [(rows < count) | (rows >= sentences) for rows in numbers]
-        chunks = []
-        for chunk, rows in zip(self.chunks, kept, strict=True):
-            if bool(rows.any()):
-                at = to_device(rows.nonzero()[:, 0], chunk["input_ids"].device)
-                chunks.append({name: values[at] for name, values in chunk.items() if name != "view_at"})
-        order = torch.cat(numbers)[torch.cat(kept)]
-        baseline = None if self.baseline is None else self.baseline[:count]
-        restore = to_device(torch.argsort(order), self.restore.device)
-        return TokenizedBatch(chunks, restore, self.num_tokens, baseline)
-
-    def limited(self, most_rows: int | None = None, most_tokens: int | None = None) -> TokenizedBatch:
-        """Return the same batch in chunks of at most so many rows and padded tokens, at least one row each.
-
-        Chunks that are small enough stay as they are: only their shapes are looked at.
-        """
-        pieces: list[dict[str, Tensor]] = []
-        for chunk in self.chunks:
-            rows, width = chunk["input_ids"].shape
-            if rows <= _most(most_rows, most_tokens, width, rows):
-                pieces.append(chunk)
-                continue
-            lengths, start = chunk["attention_mask"].sum(dim=1).tolist(), 0
-            while start < rows:
-                width = max(lengths[start:])
-                end = start + _most(most_rows, most_tokens, width, rows)
-                width = max(lengths[start:end])
-                pieces.append({name: values[start:end, :width] for name, values in chunk.items()})
-                start = end
-        return replace(self, chunks=pieces)
-
-    @property
-    def padded_tokens(self) -> int:
-        """Number of tokens in all chunks, padding included."""
-        return sum(chunk["input_ids"].numel() for chunk in self.chunks)
-
-    @property
-    def largest_chunk(self) -> tuple[int, int]:
-        """Rows and padded length of the chunk with the most padded tokens."""
-        rows, width = max((chunk["input_ids"].shape for chunk in self.chunks), key=math.prod)
-        return rows, width
-
-
-def _most(most_rows: int | None, most_tokens: int | None, width: int, rows: int) -> int:
-    """Return how many of some rows of a width may be in a chunk."""
-    fitting = rows if most_tokens is None else max(1, most_tokens // width)
-    return min(rows, fitting, most_rows or rows)
 
 
 class Unseen(NamedTuple):
@@ -150,27 +37,6 @@ class Unseen(NamedTuple):
     tokens: int
 
 
-Augment = Callable[[list[int], Sequence[int]], list[int]]
-"""Change of a row: from its token ids, and 1 for each special token, to new token ids."""
-
-
-class Prepare(Protocol):
-    """Tokenisation of the sentences of views, with the change of each view's rows.
-
-    In evaluation it takes the keyword ``role``, that of all texts of the call; in training ``by_role``.
-    """
-
-    def __call__(
-        self, views: Sequence[Sequence[str]], augmentations: Sequence[Augment | None], /, **options: Any
-    ) -> TokenizedBatch:
-        """Tokenise the sentences of views."""
-        ...
-
-
-TRAINING_TOKENS = 256
-"""Number of tokens at which training truncates a sentence by default, if the model reads longer ones."""
-
-
 class SentenceTokenizer:
     """Applies a template and tokenises; the sentence is truncated, never the template.
 
@@ -181,16 +47,17 @@ class SentenceTokenizer:
     Args:
         tokenizer: Fast tokenizer with a pad token.
         config: Templates, prompts and lengths.
+        positions: Number of tokens of a row for which the model has positions; None for any number.
+        prefix: Number of positions that a trained prefix takes of these.
         position_offset: Position of a row's first token, 0 except for models of RoBERTa's family.
+        share_rows: Whether one row gives the vectors of all views of a sentence, where it begins with each
+            view's own row; see `_tokens_after_view`.
 
     Attributes:
         roles: Template by role, of the roles that have one of their own.
-        evaluation_length: Maximum number of tokens of a sentence in evaluation, counted in the same way;
-            None for no limit. By default that of training.
-        fits: Maximum number of tokens of a sentence for which the model has positions; None for any.
-        limit: Maximum number that the model is meant to read, at most `fits`; None for any.
-        later: Number of tokens after each view's own in a row that holds all views; None where each view has
-            rows of its own.
+        lengths: Numbers of tokens that are read.
+        tokens_after_view: Number of tokens after each view's own in a row that holds all views; None where
+            each view has rows of its own.
 
     Raises:
         ValueError: An argument is out of range, or the arguments do not fit together.
@@ -198,7 +65,14 @@ class SentenceTokenizer:
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, config: EncodingConfig, position_offset: int = 0
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        config: EncodingConfig,
+        *,
+        positions: int | None = None,
+        prefix: int = 0,
+        position_offset: int = 0,
+        share_rows: bool = False,
     ) -> None:
         if not tokenizer.is_fast:
             raise ConfigError(
@@ -211,26 +85,25 @@ class SentenceTokenizer:
                     "choose another model."
                 )
             tokenizer.pad_token = tokenizer.eos_token
-        self.config = config
-        self.roles: Mapping[str, str] = config.roles
         tokenizer.truncation_side = "right"
         self.tokenizer = tokenizer
-        # Without a template a row holds what the tokenizer adds by itself, and one token of the sentence.
-        bare = config.template is None and not self.roles
-        self.least = 3 if not bare else max(3, tokenizer.num_special_tokens_to_add() + 1)
-        self.max_length = self._checked(TRAINING_TOKENS if config.max_length is None else config.max_length)
-        self.evaluation_length: int | None = self.max_length
-        self.fits: int | None = None
-        self.limit: int | None = None
-        self.later: list[int] | None = None
+        self.config = config
+        self.position_offset = position_offset
+        self.roles: Mapping[str, str] = config.roles
         text = config.template
         self.template = None if text is None else fill_mask(tokenizer, "template", text)
         filled = [fill_mask(tokenizer, "view_templates", text) for text in config.view_templates or ()]
         self.view_templates = filled or None
-        self.position_offset = position_offset
+        # Without a template a row holds what the tokenizer adds by itself, and one token of the sentence.
+        bare = config.template is None and not self.roles
+        smallest = max(3, tokenizer.num_special_tokens_to_add() + 1) if bare else 3
+        self._templates = (self.template, *filled, *self.roles.values())
+        added = max(map(self._added_by, self._templates))
+        self.lengths = Lengths.of(config, added, smallest, positions, prefix)
+        self.tokens_after_view = self._tokens_after_view() if share_rows and filled else None
 
-    def share_rows(self) -> None:
-        """Let one row give the vectors of all views of a sentence, if it begins with each view's own row.
+    def _tokens_after_view(self) -> list[int] | None:
+        """Return how far each view's vector is from the end of the first view's row; None if not in it.
 
         That needs a causal model and the vector of the last token: no token sees those after it, so the last
         token of a beginning has the same vector in the whole row. CSE-SFP (Zhang et al. 2025, arXiv
@@ -240,58 +113,20 @@ class SentenceTokenizer:
         The views then share their draws of dropout.
         """
         (before, after), *others = map(self.split, self.view_templates or [SLOT])
-        if others and all(
+        shared = bool(others) and all(
             start == before and 0 < len(end) < len(after) and end == after[: len(end)]
             for start, end in others
-        ):
-            self.later = [0, *(len(after) - len(end) for _, end in others)]
+        )
+        return [0, *(len(after) - len(end) for _, end in others)] if shared else None
+
+    def set_evaluation(self, config: EncodingConfig, max_length: int | None) -> None:
+        """Take over changed settings of evaluation; see `Lengths.with_evaluation`."""
+        self.lengths = self.lengths.with_evaluation(max_length)
+        self.config = config
 
     def rows_of(self, num_views: int) -> int:
         """Return the number of rows of an example with so many views in training."""
-        return num_views if self.later is None else 1
-
-    def set_fits(self, fits: int | None) -> None:
-        """Set for how many tokens of a sentence the model has positions, and with it the lengths.
-
-        Raises:
-            ValueError: The model's limit leaves no room for a sentence.
-        """
-        config, self.fits = self.config, fits
-        of_row = None if config.row_limit is None else config.row_limit - self.added
-        known = (config.limit, fits, of_row)
-        self.limit = min((count for count in known if count is not None), default=None)
-        if config.max_length is None:
-            self.max_length = self._checked(
-                min(TRAINING_TOKENS, TRAINING_TOKENS if self.limit is None else self.limit)
-            )
-            self.evaluation_length = self.limit
-        if config.evaluation_length != "training":
-            self.set_evaluation_length(config.evaluation_length)
-
-    def set_evaluation_length(self, max_length: int | None) -> None:
-        """Set the number of tokens after which evaluation truncates a sentence, by default that of training.
-
-        Args:
-            max_length: Number of tokens; None for the model's limit.
-
-        Raises:
-            ValueError: The number leaves no room for a sentence, or is larger than what fits into the model's
-                positions.
-        """
-        if max_length is not None and not self.least <= max_length <= (self.fits or max_length):
-            raise ValueError(
-                self._too_small(max_length, "" if self.fits is None else f" and at most {self.fits}")
-            )
-        self.evaluation_length = self.limit if max_length is None else max_length
-
-    def _checked(self, max_length: int) -> int:
-        if max_length < self.least:
-            raise ValueError(self._too_small(max_length))
-        return max_length
-
-    def _too_small(self, max_length: int, most: str = "") -> str:
-        added = f" The tokenizer adds {self.least - 1} tokens to each row." if self.least > 3 else ""
-        return f"max_length must be at least {self.least}{most}, got {max_length}.{added}"
+        return num_views if self.tokens_after_view is None else 1
 
     def template_of(self, role: Role | None) -> str | None:
         """Return the template of a role; None is that of texts that are compared with each other.
@@ -310,19 +145,19 @@ class SentenceTokenizer:
 
     def __call__(self, sentences: Sequence[str], role: Role | None = None) -> list[list[int]]:
         """Return the token ids of each sentence as in evaluation, not padded."""
-        return self._ids(sentences, self.template_of(role), self.evaluation_length)[0]
+        return self._ids(sentences, self.template_of(role), self.lengths.eval)[0]
 
     def _ids(
         self,
         sentences: Sequence[str],
         template: str | None,
         max_length: int | None,
-        augment: Augment | None = None,
+        augment: Augmentation | None = None,
     ) -> tuple[list[list[int]], int]:
         """Return the token ids of each sentence, and the number of sentences that were truncated."""
         texts = list(sentences)
         truncated: set[int] = set()
-        row_length = self.row_length(template, max_length)
+        row_length = self._row_length(template, max_length)
         if template is not None:
             prefix, suffix = template.split(SLOT)
             if suffix:
@@ -346,7 +181,7 @@ class SentenceTokenizer:
             masks = encoded["special_tokens_mask"]
             ids = [augment(row, mask) for row, mask in zip(ids, masks, strict=True)]
         lengthened = augment is not None or (template is not None and row_length is None)
-        fits = self.fits if lengthened else None
+        fits = self.lengths.positions if lengthened else None
         if fits is not None and any(len(row) > fits for row in ids):
             start, end = map(len, self.split(template or SLOT))
             # Without a template special tokens count among those that fit.
@@ -361,7 +196,7 @@ class SentenceTokenizer:
             encoded: BatchEncoding = self.tokenizer(texts, **options)
         return encoded
 
-    def row_length(self, template: str | None, max_length: int | None) -> int | None:
+    def _row_length(self, template: str | None, max_length: int | None) -> int | None:
         """Return the number of tokens after which a row is truncated; None if its sentence is, or nothing.
 
         A row that ends with the sentence is truncated as a whole, as after a prompt elsewhere.
@@ -371,7 +206,7 @@ class SentenceTokenizer:
             max_length: Maximum number of tokens of a sentence; None for no limit.
         """
         if max_length is not None and self.roles:
-            return max_length + self.added
+            return max_length + self.lengths.added
         if template is None or max_length is None:
             return max_length
         if template.partition(SLOT)[2]:
@@ -380,16 +215,14 @@ class SentenceTokenizer:
 
     def cut(self, texts: Sequence[str]) -> list[str]:
         """Return texts as far as evaluation reads them, cut after whole characters."""
-        length, special = self.evaluation_length, self.tokenizer.num_special_tokens_to_add()
+        length, special = self.lengths.eval, self.tokenizer.num_special_tokens_to_add()
         return truncate_texts(self._encode, list(texts), None if length is None else max(1, length - special))
 
     @property
     def row_tokens(self) -> int | None:
         """Number of tokens to which evaluation truncates a row, template included; None for any number."""
-        length = self.evaluation_length
-        return (
-            None if length is None else length + (self.added if self.roles else self._added_by(self.template))
-        )
+        added = self.lengths.added if self.roles else self._added_by(self.template)
+        return None if self.lengths.eval is None else self.lengths.eval + added
 
     @property
     def _empty_id(self) -> int:
@@ -441,12 +274,12 @@ class SentenceTokenizer:
         if text_edit != "none":
             sentences = [edit(text, text_edit) for text in sentences]
         template = self.template_of(role)
-        ids, truncated = self._ids(sentences, template, self.evaluation_length)
+        ids, truncated = self._ids(sentences, template, self.lengths.eval)
         batch = self._chunk([ids], [template], chunk_tokens, denoise)
         return replace(batch, truncated=truncated)
 
     def evaluation_rows(
-        self, views: Sequence[Sequence[str]], augmentations: Sequence[Augment | None], **settings: Any
+        self, views: Sequence[Sequence[str]], augmentations: Sequence[Augmentation | None], **settings: Any
     ) -> TokenizedBatch:
         """Tokenise the views of a batch by `rows`, one after the other; nothing is augmented."""
         return self.rows([text for view in views for text in view], **settings)
@@ -454,7 +287,7 @@ class SentenceTokenizer:
     def training_rows(
         self,
         views: Sequence[Sequence[str]],
-        augmentations: Sequence[Augment | None],
+        augmentations: Sequence[Augmentation | None],
         chunk_tokens: int,
         by_role: bool = True,
     ) -> TokenizedBatch:
@@ -479,16 +312,16 @@ class SentenceTokenizer:
             raise ConfigError(
                 f"prompt.view_templates has {len(templates)} templates for {len(views)} views of the data."
             )
-        later = self.later if all(view == views[0] for view in views) else None
+        later = self.tokens_after_view if all(view == views[0] for view in views) else None
         if later is not None:
             views, templates, augmentations = views[:1], templates[:1], augmentations[:1]
         ids = [
-            self._ids(sentences, template, self.max_length, augment)[0]
+            self._ids(sentences, template, self.lengths.train, augment)[0]
             for sentences, template, augment in zip(views, templates, augmentations, strict=True)
         ]
         batch = self._chunk(ids, templates, chunk_tokens, self.config.denoise != "none")
         for rows in batch.chunks if later is not None else ():
-            rows["view_at"] = rows["attention_mask"].sum(dim=1, keepdim=True) - 1 - torch.tensor(later)
+            rows["view_positions"] = rows["attention_mask"].sum(dim=1, keepdim=True) - 1 - torch.tensor(later)
         return batch
 
     def _chunk(
@@ -549,27 +382,22 @@ class SentenceTokenizer:
         longest = max(map(len, texts))
         extra = pad(texts, longest, self.tokenizer.pad_token_id, mask_at or None)
         extra["position_ids"] = pad(positions, longest, 0)["input_ids"]
-        order = torch.cat([batch.restore, torch.arange(len(baseline), len(baseline) + len(texts))])
+        inverse_order = torch.cat(
+            [batch.inverse_order, torch.arange(len(baseline), len(baseline) + len(texts))]
+        )
+        order = np.concatenate([batch.order, np.arange(len(baseline), len(baseline) + len(texts))])
         num_tokens = batch.num_tokens + sum(map(len, texts))
-        return TokenizedBatch([*batch.chunks, extra], order, num_tokens, torch.tensor(baseline))
+        chunks = [*batch.chunks, extra]
+        return TokenizedBatch(chunks, inverse_order, order, num_tokens, torch.tensor(baseline))
 
     def longest(self, count: int) -> dict[str, Tensor]:
         """Return a chunk of ``count`` rows of the maximum length."""
         template = max(self._templates, key=self._added_by)
         prefix, suffix = self.split(template or SLOT)
-        length = self.max_length + self._added_by(template)
+        length = self.lengths.train + self._added_by(template)
         filler = self._encode("a", add_special_tokens=False)["input_ids"][:1] or [self._empty_id]
         row = [*prefix, *filler * (length - len(prefix) - len(suffix)), *suffix]
         return pad([row] * count, length, 0, mask_at=self._mask_at(template, [row] * count) or None)
-
-    @property
-    def added(self) -> int:
-        """Number of tokens of a row beside the ``max_length`` of a sentence, in the longest template."""
-        return max(map(self._added_by, self._templates))
-
-    @property
-    def _templates(self) -> Sequence[str | None]:
-        return self.template, *(self.view_templates or []), *self.roles.values()
 
     def _added_by(self, template: str | None) -> int:
         return 0 if template is None else sum(map(len, self.split(template)))
@@ -587,86 +415,3 @@ class SentenceTokenizer:
         if not inside:  # a table of word vectors need not have the word
             return ids, []
         return ids[: inside[0]], ids[inside[-1] + 1 :]
-
-
-def chunk(
-    ids: list[list[int]],
-    chunk_tokens: int,
-    pad_id: int,
-    mask_at: Sequence[int] | None = None,
-) -> TokenizedBatch:
-    """Divide rows into chunks, longest rows first, and pad each chunk to its longest row.
-
-    Args:
-        ids: Token ids of each row.
-        chunk_tokens: Maximum number of tokens of a chunk, padding included; a longer row is one chunk.
-        pad_id: Id of the pad token.
-        mask_at: Position of each row's mask token that is pooled, with padding on the right; None without.
-    """
-    lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
-    order = np.argsort(-lengths, kind="stable")
-    chunks = [
-        pad(
-            [ids[row] for row in order[span]],
-            int(lengths[order[span.start]]),
-            pad_id,
-            None if mask_at is None else [mask_at[row] for row in order[span]],
-        )
-        for span in spans(lengths[order], chunk_tokens)
-    ]
-    return TokenizedBatch(chunks, torch.from_numpy(np.argsort(order)), int(lengths.sum()))
-
-
-def spans(lengths: np.ndarray, chunk_tokens: int) -> list[slice]:
-    """Divide rows into chunks such that padding and number of chunks cost the least, by dynamic programming.
-
-    Each chunk costs its padded tokens and a `CHUNK_COST`-th of ``chunk_tokens``.
-
-    Args:
-        lengths: Number of tokens of each row, in descending order.
-        chunk_tokens: As for `chunk`.
-
-    Returns:
-        The chunks, in order.
-    """
-    cost = np.zeros(len(lengths) + 1, dtype=np.int64)  # of the rows from each one on
-    ends = [0] * len(lengths)
-    for start in reversed(range(len(lengths))):
-        width = int(lengths[start])
-        most = min(max(1, chunk_tokens // width), len(lengths) - start)
-        # Of equal costs that of the largest chunk.
-        costs = width * np.arange(most, 0, -1) + cost[start + 1 : start + most + 1][::-1]
-        index = int(costs.argmin())
-        ends[start] = start + most - index
-        cost[start] = costs[index] + chunk_tokens // CHUNK_COST
-    chunks, start = [], 0
-    while start < len(lengths):
-        chunks.append(slice(start, ends[start]))
-        start = ends[start]
-    return chunks
-
-
-def pad(
-    rows: Sequence[Sequence[int]],
-    length: int,
-    pad_id: int,
-    mask_at: Sequence[int] | None = None,
-) -> dict[str, Tensor]:
-    """Pad rows of token ids to one length, on the right.
-
-    Args:
-        rows: Token ids of each row.
-        length: Length of the padded rows.
-        pad_id: Id of the pad token.
-        mask_at: As for `chunk`.
-
-    Returns:
-        ``input_ids`` and ``attention_mask``, each (rows, length) in int64, and ``mask_at``, (rows, 1).
-    """
-    input_ids = np.full((len(rows), length), pad_id, dtype=np.int64)
-    attention_mask = np.zeros((len(rows), length), dtype=np.int64)
-    for index, row in enumerate(rows):
-        input_ids[index, : len(row)] = row
-        attention_mask[index, : len(row)] = 1
-    padded = {"input_ids": torch.from_numpy(input_ids), "attention_mask": torch.from_numpy(attention_mask)}
-    return padded if mask_at is None else padded | {"mask_at": torch.tensor(mask_at)[:, None]}

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.data.fetch.convert import convert
-from sts_lightning.data.fetch.parts import PARTS
+from sts_lightning.data.fetch import PARTS, convert
 from sts_lightning.data.readers.row_values import BadRows
 from sts_lightning.data.readers.text_files import read_records
 from tests.support.published_files import parquet, sts_files, tar

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sts_lightning.data.fetch.manifest import ManifestEntry, Stock, take_stock
+from sts_lightning.data.fetch import PARTS, Stock, take_stock
 from tests.support.published_files import sts_files
 
 
-def stocks(root: Path, records: dict[str, ManifestEntry] | None = None) -> dict[str, Stock]:
-    return {stock.part.name: stock for stock in take_stock(root, records or {})}
+def stocks(root: Path) -> dict[str, Stock]:
+    return {name: take_stock(part, root) for name, part in PARTS.items()}
 
 
 def test_an_empty_root(tmp_path: Path) -> None:
@@ -32,15 +32,21 @@ def test_states(tmp_path: Path) -> None:
         "sts": ("complete", 31_099),
         "triplets": ("other data", None),
         "pairs": ("other data", 1),
-        "wiki": ("unreadable", None),
-        "transfer": ("incomplete", None),
+        "wiki": ("other data", 1),
+        "transfer": ("other data", 1),
         "probing": ("missing", 0),
     }
     assert found["triplets"].note == "nli/nli_triplets.csv is read instead"
+    assert found["transfer"].note == "senteval/MR/rt-polarity.neg has 1 rows, published 5,331"
+    (tmp_path / "senteval" / "MR" / "rt-polarity.neg").write_text("a\n" * 5331)
+    (tmp_path / "nli" / "nli_pairs.tsv").write_text(
+        "premise\thypothesis\tlabel\n" + "a\tb\tneutral\n" * 942_000
+    )
+    found = stocks(tmp_path)
+    assert (found["transfer"].state, found["transfer"].rows) == ("incomplete", 5331)
     assert found["transfer"].note.startswith("1 of 15 files")
-    assert found["pairs"].part.published == 942_069
-    record = ManifestEntry(fetched="2026-01-01", downloads=[], files={}, rows=1, dropped=2)
-    assert stocks(tmp_path, {"pairs": record})["pairs"].state == "complete"  # empty sentences were dropped
+    assert found["pairs"].state == "complete"  # pairs with an empty text were left out
+    assert PARTS["pairs"].published == 942_069
 
 
 def test_the_real_data(data_root: str) -> None:
