@@ -12,7 +12,7 @@ from datasets import Dataset
 
 from sts_lightning.core.choices import DevSet, SentEvalText
 from sts_lightning.data.fetch import fetched_by
-from sts_lightning.data.overlap import not_in, pair_key, why_dropped
+from sts_lightning.data.overlap import pair_key, pairs_in_tables, why_dropped
 from sts_lightning.data.readers.nli import CLASSES, read_nli_pairs
 from sts_lightning.data.readers.sts_sets import (
     load_sickr,
@@ -29,7 +29,6 @@ from sts_lightning.data.tables import (
     SourceCount,
     pairs_of,
     require_varied_scores,
-    rows_to_keep,
     select_rows,
     table_of_rows,
     values_of,
@@ -101,13 +100,13 @@ def _clean_parts(
 ) -> Dataset:
     """Return the pairs of each part, as they are read, that are in no test set and no earlier part."""
     tests = [*further, *tables_of(load_sts_tasks(root))]
-    clean, seen = not_in(tests, "normalized"), set[frozenset[str]]()
+    in_tests, seen = pairs_in_tables(tests, "normalized"), set[frozenset[str]]()
     rows: list[tuple[str, str, float, str]] = []
     for name, table in files.items():
         whole = name in STS_PARTS
         # Twice the sample, since some of it is dropped; comparing all NLI pairs would take ten seconds.
         drawn = list(range(len(table))) if whole else _sample(range(len(table)), 2 * SAMPLE)
-        kept = [drawn[row] for row in rows_to_keep(table.select(drawn), clean)]
+        kept = [drawn[row] for row in np.flatnonzero(~in_tests.rows_in(table.select(drawn)))]
         first = _not_seen(table, kept, seen)
         chosen = first if whole else _sample(first, SAMPLE)
         why = (why_dropped("normalized"), "in the dev set before", "not in the sample")

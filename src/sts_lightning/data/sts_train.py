@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 from datasets import concatenate_datasets
 
 from sts_lightning.core.choices import DevSet, SentEvalText
 from sts_lightning.data.counts import STS_PAIRS, STS_POSITIVES
 from sts_lightning.data.data_set import DataSet, Splits
 from sts_lightning.data.dev_and_tests import DevAndTests
-from sts_lightning.data.overlap import OverlapFilter, not_in, why_dropped
+from sts_lightning.data.overlap import OverlapFilter, pairs_in_tables, why_dropped
 from sts_lightning.data.readers.sts_sets import load_sickr, load_stsb
-from sts_lightning.data.tables import SCORE_RANGE, SourceCount, rows_to_keep
+from sts_lightning.data.tables import SCORE_RANGE, SourceCount
 
 
 def sts_train(
@@ -46,12 +47,12 @@ def sts_train(
     published = STS_PAIRS[filter] if positives_from is None else STS_POSITIVES.get((filter, positives_from))
 
     def read() -> Splits:
-        keep = not_in(evaluation.test_pairs(), filter)
+        tests = pairs_in_tables(evaluation.test_pairs(), filter)
         tables, counts = [], []
         for name, load in (("STS-B train", load_stsb), ("SICK-R train", load_sickr)):
             table = load(root, "train")
             # By the text of the files, so that the corpus is the same whatever text trains.
-            rows = rows_to_keep(table, keep)
+            rows = np.flatnonzero(~tests.rows_in(table))
             if senteval_text != "raw":
                 table = load(root, "train", senteval_text)
             clean = table.select(rows)

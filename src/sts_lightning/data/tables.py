@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -159,12 +159,6 @@ def starts_of_lines(table: Dataset) -> list[int]:
         return []
     lines = np.asarray(values_of(table, LINE))
     return [0, *(np.flatnonzero(lines[1:] != lines[:-1]) + 1).tolist(), len(lines)]
-
-
-def rows_to_keep(table: Dataset, keep: Callable[[str, str], bool]) -> list[int]:
-    """Return the indices of the rows of a pair table for which ``keep(sentence1, sentence2)`` holds."""
-    pairs = pairs_of(table)
-    return [row for row, pair in enumerate(pairs) if keep(*pair)]
 
 
 def select_rows(table: Dataset, keep: np.ndarray, counts: Sequence[SourceCount], why: str) -> Dataset:

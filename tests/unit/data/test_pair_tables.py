@@ -12,16 +12,9 @@ from sts_lightning.data.tables import (
     check_limit,
     make_table,
     require_varied_scores,
-    rows_to_keep,
     sample_rows,
     select_rows,
 )
-
-
-def test_kept_rows_keep_their_order() -> None:
-    table = make_table({"sentence1": ["a", "b", "c"], "sentence2": ["x", "x", "y"], "label": [1.0, 2.0, 3.0]})
-    kept = table.select(rows_to_keep(table, lambda first, second: first != "b"))
-    assert kept.to_dict() == {"sentence1": ["a", "c"], "sentence2": ["x", "y"], "label": [1.0, 3.0]}
 
 
 def test_dropped_rows_are_counted_for_their_source() -> None:
