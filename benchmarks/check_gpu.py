@@ -296,7 +296,7 @@ def whole_model(bench: Bench) -> str:
 def beside_papers(bench: Bench) -> str:
     """Time stage 1's step of a batch of 256 beside the papers' step, in micro batches of several sizes."""
     shape = "tiny --batch 16 --device cpu" if bench.rehearse else "mistral7b --batch 256 --device cuda"
-    options = f"{BENCH} --micro 16 64 auto --shape {shape}".split()
+    options = f"{BENCH} --micro 16 64 --shape {shape}".split()
     output = finish(start(["benchmarks/decoder_step.py", *options]))
     found = re.findall(r"^stage 1, (.*)", output, re.MULTILINE)
     return "; ".join(" ".join(line.split()) for line in found)

@@ -3,8 +3,8 @@
 The papers' step, re-created: the language-model head is computed, all views are padded on the left to a
 multiple of 8 that fits the longest, and activations of the whole batch are kept (unless `--checkpointing`
 enables gradient checkpointing, in ours where it has no micro batches, which recompute by themselves). Ours:
-no head, chunks of similar length, and micro batches of each size that `--micro` lists; `auto` is the largest
-that fits. Both have the same weights, sentences, LoRA and loss.
+no head, chunks of similar length, and micro batches of each size that `--micro` lists. Both have the same
+weights, sentences, LoRA and loss.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from transformers import MistralForCausalLM
 from sts_lightning.losses.base import Loss
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.pearson import PearsonLoss
-from sts_lightning.models.compute.inference import is_out_of_memory
+from sts_lightning.models.compute.budget import is_out_of_memory
 from sts_lightning.testing.tiny_decoders import byte_tokenizer
-from sts_lightning.training.micro_batch_search import find_micro_batch
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 GOAL = 1.5
@@ -82,18 +81,14 @@ def our_step(
         encoder.checkpoint_layers()
     labels = torch.linspace(0, 5, len(views[0]), device=options.device)
     mixed = partial(torch.autocast, options.device, torch.bfloat16, enabled=options.mixed)
-    most_rows = most_tokens = None
-    if micro == "auto":
-        most_tokens = find_micro_batch(encoder, len(views[0]), len(views), mixed)
-    elif micro is not None:
-        most_rows = int(micro) * len(views)
+    most_rows = None if micro is None else int(micro) * len(views)
 
     def run() -> None:
         rows = encoder.prepare(options.chunk_tokens, training=True)(views, [None] * len(views))
-        rows = rows.limited(most_rows, most_tokens)
+        rows = rows.limited(most_rows)
         rows.chunks = [{k: v.to(options.device) for k, v in chunk.items()} for chunk in rows.chunks]
         with mixed():
-            vectors = encoder(rows, recompute=bool(most_rows or most_tokens))
+            vectors = encoder(rows, recompute=most_rows is not None)
         scores = labels if loss.needs.labels == ("score",) else None
         loss(vectors.unflatten(0, (len(views), -1)), scores).backward()
         encoder.zero_grad()
@@ -148,7 +143,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--stages", type=int, nargs="+", choices=[1, 2], default=[1, 2])
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--papers-batch", type=int, help="their batch size (default: --batch)")
-    parser.add_argument("--micro", nargs="+", default=[None], help="examples of our micro batches, or auto")
+    parser.add_argument("--micro", nargs="+", default=[None], help="examples of our micro batches")
     parser.add_argument("--chunk-tokens", type=int, default=2048)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument(

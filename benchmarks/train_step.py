@@ -37,11 +37,11 @@ from sentence_transformers.sentence_transformer import losses
 from transformers import TrainerCallback
 
 from sts_lightning.config.compose import composing
-from sts_lightning.core.hardware import CPU_CHUNK_TOKENS
+from sts_lightning.core.hardware import TRAINING_CHUNKS
 from sts_lightning.data.collate import ViewCollator
 from sts_lightning.data.data_set import column_views
 from sts_lightning.data.sts_train import sts_train
-from sts_lightning.data.tables import LABELLED
+from sts_lightning.data.table import LABELLED
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.workflows.command import train_in
 
@@ -184,7 +184,7 @@ def main() -> None:
     for name, pairs in speed.items():
         print(f"{name:34} {pairs:6.1f} pairs per second (median of {len(times[name])} steps)")
 
-    difference = gradient_difference(table, CPU_CHUNK_TOKENS)
+    difference = gradient_difference(table, TRAINING_CHUNKS["cpu"])
     print(f"chunked against unchunked gradient: largest relative difference {difference:.1e}")
     cost = speed["ours float32, deterministic=false"] / speed["ours float32"] - 1
     print(f"determinism costs {cost:.0%} (goal: under 5%)")

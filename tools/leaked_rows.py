@@ -14,7 +14,7 @@ import numpy as np
 
 import sts_lightning.evaluation
 from sts_lightning.data.readers.sts_sets import STSTask, load_sickr, load_sts_tasks, load_stsb
-from sts_lightning.data.tables import gold_of, make_table, pairs_of
+from sts_lightning.data.table import Table, gold_of
 from sts_lightning.evaluation.leaks import (
     KINDS,
     LEAK_FREE,
@@ -42,10 +42,8 @@ def find_leaked_rows(
         ValueError: ``near`` is out of range.
     """
     firsts, seconds = zip(*train, strict=True)
-    table = make_table({"sentence1": firsts, "sentence2": seconds})
-    pairs = {
-        task.name: [pair for subset in task.subsets.values() for pair in pairs_of(subset)] for task in tasks
-    }
+    table = Table({"sentence1": firsts, "sentence2": seconds})
+    pairs = {task.name: [pair for subset in task.subsets.values() for pair in subset.pairs] for task in tasks}
     # Equality of pairs is symmetric, so the test pairs take the place of the training pairs.
     leaks = find_leaks([pair for own in pairs.values() for pair in own], {training: [table]}, near)
     kinds = np.full(sum(map(len, pairs.values())), LEAK_FREE, dtype="<U10")
@@ -81,7 +79,7 @@ def _ranges(rows: np.ndarray) -> str:
 def main(data_root: str = "data") -> None:
     """Search the published sets."""
     tables = (load_stsb(data_root, "train"), load_sickr(data_root, "train"))
-    train = [pair for table in tables for pair in pairs_of(table)]
+    train = [pair for table in tables for pair in table.pairs]
     found = find_leaked_rows(train, load_sts_tasks(data_root), "STS-B train and SICK-R train")
     (Path(sts_lightning.evaluation.__file__).parent / PUBLISHED).write_text(as_json(found), encoding="utf-8")
 

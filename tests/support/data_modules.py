@@ -7,12 +7,11 @@ from inspect import signature
 from typing import Any
 
 import pytest
-from datasets import Dataset
 
 from sts_lightning.data.data_set import DataSet, Splits
 from sts_lightning.data.dev_and_tests import DevAndTests
 from sts_lightning.data.module import DataModule
-from sts_lightning.data.tables import SourceCount
+from sts_lightning.data.table import Table
 
 
 def data_module(
@@ -27,8 +26,8 @@ def data_module(
 def training(data_set: Callable[..., DataSet], *args: Any, **settings: Any) -> Splits:
     """What a data set reads for training, without the dev and test pairs that are added to it."""
 
-    def alone(self: DevAndTests, train: Dataset, counts: list[SourceCount], published: bool) -> Splits:
-        return Splits(train, train, [], counts)
+    def alone(self: DevAndTests, train: Table, published: bool) -> Splits:
+        return Splits(train, train, [])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DevAndTests, "complete", alone)

@@ -16,7 +16,6 @@ from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import check_output, write_atomic
 from sts_lightning.data.fetch import PARTS, fetch_hint, get, load_sources, select_parts, take_stock
 from sts_lightning.data.files import read_text_pairs, recognise_task
-from sts_lightning.data.tables import values_of
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +93,7 @@ def mine_command(
     from sts_lightning.workflows.evaluate import cached_vectors, load_named
     from sts_lightning.workflows.mine import Rule, mine
 
-    further = corpus and values_of(read_sentences(corpus, corpus.name, folded=False)[0], "sentence1")
+    further = corpus and read_sentences(corpus, corpus.name, folded=False)["sentence1"]
     encoder = load_named(model, [*zip(*texts, strict=True), further or []], trust_remote_code)
     reader = encoder if cache_dir is None else cached_vectors(encoder, str(cache_dir))
     mined = mine(texts, further or [], reader, Rule(**rule), bool(encoder.tokenizer.roles))

@@ -61,7 +61,7 @@ def reporting(traces: bool) -> Iterator[None]:
         where = f"{error.filename2 or error.filename}: " if error.filename else ""
         _exit(StorageError(f"{where}{error.strerror}."), traces)
     except (RuntimeError, MemoryError) as error:
-        from sts_lightning.models.compute.inference import is_out_of_memory, shortage  # loads torch
+        from sts_lightning.models.compute.budget import is_out_of_memory, shortage  # loads torch
 
         if not is_out_of_memory(error):
             raise

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 import pandas as pd
-from datasets import Dataset
 
 from sts_lightning.cli.options import COLUMNS, DATA_ROOT, FILE, FRACTION
 from sts_lightning.core.errors import ConfigError
@@ -16,7 +15,7 @@ from sts_lightning.core.files import check_output, write_atomic
 from sts_lightning.data.files import read_text_pairs
 from sts_lightning.data.readers.sts_sets import load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.readers.text_files import read_lines, suffix_of
-from sts_lightning.data.tables import make_table, pairs_of
+from sts_lightning.data.table import Table
 from sts_lightning.evaluation.leaks import KINDS, Leak, Pairs, find_leaks
 
 
@@ -51,7 +50,7 @@ def leaks_command(
         raise ConfigError("--write copies lines of FILE, which must be CSV, TSV or JSONL.")
     if file is None:
         tables = (load_stsb(data_root, "train"), load_sickr(data_root, "train"))
-        pairs, ends = [pair for table in tables for pair in pairs_of(table)], list[int]()
+        pairs, ends = [pair for table in tables for pair in table.pairs], list[int]()
     else:
         pairs, ends = read_text_pairs(file, columns)
     tests = _read_tests(tests_file, columns, data_root)
@@ -70,11 +69,11 @@ def leaks_command(
         _write_clean(file, ends, set(strongest), clean)
 
 
-def _read_tests(path: Path | None, columns: tuple[str, str], data_root: str) -> dict[str, list[Dataset]]:
+def _read_tests(path: Path | None, columns: tuple[str, str], data_root: str) -> dict[str, list[Table]]:
     if path is None:
         return {task.name: list(task.subsets.values()) for task in load_sts_tasks(data_root)}
     first, second = zip(*read_text_pairs(path, columns)[0], strict=True)
-    return {path.name: [make_table({"sentence1": first, "sentence2": second})]}
+    return {path.name: [Table({"sentence1": first, "sentence2": second})]}
 
 
 def _write_list(leaks: Sequence[Leak], pairs: Pairs, ends: Sequence[int], path: Path) -> None:

@@ -220,9 +220,14 @@ def hidden_gpu() -> str | None:
     return f"{text}CUDA {torch.version.cuda}, driver {driver}. {hides}`torch.cuda.init()` says why."
 
 
-CPU_CHUNK_TOKENS = 512
-AMX_CHUNK_TOKENS = 1536
-"""Where bfloat16 is multiplied by tiles, what each chunk costs besides its products weighs more."""
+TRAINING_CHUNKS = {"cpu": 512, "amx": 1536, "mps": 4096, "gpu": 16384}
+"""Default chunk sizes of training, in padded tokens.
+
+Where bfloat16 is multiplied by tiles (AMX), what each chunk costs besides its products weighs more.
+"""
+
+ENCODING_CHUNKS = {"cpu": 1024, "gpu": 32768}
+"""The same without gradient; on a CPU small chunks stay in a core's cache."""
 
 DTYPE_OF = {
     "32-true": "float32",
@@ -232,9 +237,6 @@ DTYPE_OF = {
     "16-true": "float16",
 }
 """What ``model.dtype=auto`` is under each precision: in training the weights are frozen."""
-
-GPU_CHUNK_TOKENS = 16384
-MPS_CHUNK_TOKENS = 4096
 
 
 @dataclass(frozen=True)
@@ -454,5 +456,10 @@ def training_chunk_tokens(accelerator: str, precision: str) -> int:
 
     if accelerator == "cpu":
         tiles = precision == "bf16-mixed" and torch.cpu._is_amx_tile_supported()
-        return AMX_CHUNK_TOKENS if tiles else CPU_CHUNK_TOKENS
-    return MPS_CHUNK_TOKENS if accelerator == "mps" else GPU_CHUNK_TOKENS
+        return TRAINING_CHUNKS["amx" if tiles else "cpu"]
+    return TRAINING_CHUNKS[accelerator]
+
+
+def encoding_chunk_tokens(device_type: str) -> int:
+    """Return the chunk size that suits a type of device without gradient."""
+    return ENCODING_CHUNKS["cpu" if device_type == "cpu" else "gpu"]

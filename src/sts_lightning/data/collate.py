@@ -12,7 +12,7 @@ from torch import Tensor
 from sts_lightning.core.choices import EMPTY, Augmentation, LabelKind
 from sts_lightning.core.processes import WHOLE_BATCH, Shard
 from sts_lightning.data.positives import KnownClasses, KnownPositives
-from sts_lightning.data.tables import PART
+from sts_lightning.data.table import PART
 
 RowsT = TypeVar("RowsT")
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from datasets import Dataset
 
 from sts_lightning.core.choices import LabelKind
 from sts_lightning.data.collate import View
-from sts_lightning.data.tables import SCORE_RANGE, SourceCount, sentence_columns
-from sts_lightning.data.tasks import Task
+from sts_lightning.data.table import SCORE_RANGE, SourceCount, Table, sentence_columns
+from sts_lightning.data.tasks import Dev, Task
 
 TRAINING, DEV, TEST = "training pairs", "dev pairs", "test pairs"
 """Use of a file of the user's own pairs, in counts and messages."""
@@ -32,17 +29,15 @@ class Splits:
             that it lacks are drawn in each epoch.
         dev: Scored pairs, or queries, on which checkpoints are compared.
         tests: Tasks on which the trained model is reported.
-        counts: Rows read and dropped of each source of ``train``, in its order.
-        other_counts: Those of dev and test pairs.
+        other_counts: Rows read of dev and test data.
         score_range: Range of the training scores in their sources; in ``train`` they lie in [0, 5].
         parts: What each part of joint data has read; none of other data.
     """
 
-    train: Dataset
-    dev: Any  # a Dataset, which is untyped, or a Ranking
+    train: Table
+    dev: Dev
     tests: Sequence[Task]
-    counts: list[SourceCount]
-    other_counts: list[SourceCount] = field(default_factory=list)
+    other_counts: Sequence[SourceCount] = ()
     score_range: tuple[float, float] = SCORE_RANGE
     parts: Mapping[str, Splits] = field(default_factory=dict)
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
-
-from datasets import Dataset
 
 from sts_lightning.core.choices import DevSet, SentEvalText
 from sts_lightning.core.errors import DataError, at_setting, check_choice
 from sts_lightning.data.data_set import DEV, TEST, Splits
 from sts_lightning.data.dev_suite import load_clean_stsb, load_dev_suite, without_dev_pairs
-from sts_lightning.data.files import SCORED_COLUMNS, load_test_files, recognise_task, summary, task_name
+from sts_lightning.data.files import SCORED_COLUMNS, load_test_files, recognise_task, task_name
 from sts_lightning.data.overlap import OverlapFilter, pairs_in_tables, report_common, why_dropped
 from sts_lightning.data.ranking import CANDIDATES, Ranking, hold_out, rank_classes, read_beir
 from sts_lightning.data.readers.row_values import BadRows, check_score_range
 from sts_lightning.data.readers.sts_sets import load_sts_tasks, load_stsb, tables_of
-from sts_lightning.data.tables import CLASS, SourceCount, select_rows, values_of
+from sts_lightning.data.table import CLASS, SourceCount, Table
 from sts_lightning.data.tasks import Dev, Task, pairs_in
 
 
@@ -90,7 +87,7 @@ class DevAndTests:
         if self.dev_path is not None and self.dev != "stsb":
             raise ValueError(f"dev={self.dev} has no effect with dev_path; leave out one of the two.")
 
-    def test_pairs(self) -> list[Dataset]:
+    def test_pairs(self) -> list[Table]:
         """Return the pairs of the test sets as the files have them, to compare training pairs with."""
         own = [] if self.test_path is None else pairs_in([self._read(self.test_path, TEST)])
         return own + (tables_of(load_sts_tasks(self.root)) if self._reports_seven else [])
@@ -101,20 +98,17 @@ class DevAndTests:
         own = self.dev_path is not None or self.test_path is not None or self.fraction > 0
         return self.keep_general or not own
 
-    def without_test_pairs(
-        self, train: Dataset, counts: Sequence[SourceCount], how: OverlapFilter
-    ) -> Dataset:
+    def without_test_pairs(self, train: Table, how: OverlapFilter) -> Table:
         """Drop the training examples with a pair that occurs in a test set, and count them.
 
         Args:
-            train: Training examples, one source after another.
-            counts: Counts of the sources; they are updated.
+            train: Training examples.
             how: Criterion of the filter.
         """
         tests = [] if how == "none" else self.test_pairs()
-        return select_rows(train, ~pairs_in_tables(tests, how).rows_in(train), counts, why_dropped(how))
+        return train.drop(pairs_in_tables(tests, how).rows_in(train), why_dropped(how))
 
-    def complete(self, train: Dataset, counts: list[SourceCount], published: bool) -> Splits:
+    def complete(self, train: Table, published: bool) -> Splits:
         """Return training examples with dev data and test tasks.
 
         Where a fraction of the anchors is held out (`hold_out`), it is taken from the training examples.
@@ -122,8 +116,7 @@ class DevAndTests:
         the papers do not compare with. Otherwise those among the user's examples are reported.
 
         Args:
-            train: Training examples, one source after another.
-            counts: Counts of the sources; they are updated.
+            train: Training examples.
             published: Whether they are those of a paper, not the user's.
         """
         others: list[SourceCount] = []
@@ -132,19 +125,18 @@ class DevAndTests:
             task = self._read_classes(train, path, role) or self._read(path, role)
             size = len(task) if isinstance(task, Ranking) else len(task.subsets["test"])
             others.append(SourceCount(f"{Path(path).name}, {role}", size))
-            report_common(train, counts, pairs_in([task]), f"{role} ({path})")
+            report_common(train, pairs_in([task]), f"{role} ({path})")
             return task
 
         dev: Dev
         if self.fraction:
-            source = summary([count.source for count in counts], " + ")
-            train, dev = hold_out(train, counts, self.fraction, self.candidates, self.seed, source)
+            train, dev = hold_out(train, self.fraction, self.candidates, self.seed)
         elif self.dev_path is not None:
             task = read(self.dev_path, DEV)
             dev = task if isinstance(task, Ranking) else task.subsets["test"]
         elif self.dev == "stsb":
             if not published:  # compared by the text of the files, whatever text is read
-                report_common(train, counts, [load_stsb(self.root, "dev")], f"{DEV} (STS-B dev)")
+                report_common(train, [load_stsb(self.root, "dev")], f"{DEV} (STS-B dev)")
             dev = load_stsb(self.root, "dev", self.text)
         else:
             further = [] if self.test_path is None else self.test_pairs()
@@ -164,11 +156,11 @@ class DevAndTests:
                 )
             if not published:
                 raw = seven if self.text == "raw" else load_sts_tasks(self.root)
-                report_common(train, counts, tables_of(raw), f"{TEST} (the seven test sets)")
+                report_common(train, tables_of(raw), f"{TEST} (the seven test sets)")
 
         # Last, so that the report above is of the training pairs as they were read.
-        kept = train if self.dev == "stsb" else without_dev_pairs(train, suite, counts)
-        return Splits(kept, dev, tests, counts, others)
+        kept = train if self.dev == "stsb" else without_dev_pairs(train, suite)
+        return Splits(kept, dev, tests, others)
 
     def _read(self, path: str, role: str) -> Task:
         with at_setting("data.dev_path" if role == DEV else "data.test_path"):
@@ -177,12 +169,12 @@ class DevAndTests:
             [task] = load_test_files([path], self.scored_columns, self.score_range, "data.scored_columns")
         return task
 
-    def _read_classes(self, train: Dataset, path: str, role: str) -> Ranking | None:
+    def _read_classes(self, train: Table, path: str, role: str) -> Ranking | None:
         """Read texts with classes, which rank those that train; None if the file has others."""
-        layout = recognise_task(Path(path)) if CLASS in train.column_names and Path(path).is_file() else None
+        layout = recognise_task(Path(path)) if CLASS in train.columns and Path(path).is_file() else None
         if layout is None or layout.kind != "classes":
             return None
-        among = list(zip(values_of(train, "sentence1"), values_of(train, CLASS), strict=True))
+        among = list(zip(train["sentence1"], train[CLASS], strict=True))
         with at_setting("data.dev_path" if role == DEV else "data.test_path"):
             from sts_lightning.data.readers.rows import read_labelled  # of few runs
 

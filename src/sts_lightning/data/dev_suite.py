@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from pkgutil import resolve_name
 
 import numpy as np
-from datasets import Dataset
 
 from sts_lightning.core.choices import DevSet, SentEvalText
 from sts_lightning.data.fetch import fetched_by
@@ -22,17 +22,7 @@ from sts_lightning.data.readers.sts_sets import (
     tables_of,
     text_found,
 )
-from sts_lightning.data.tables import (
-    LABELLED,
-    PART,
-    SCORE_RANGE,
-    SourceCount,
-    pairs_of,
-    require_varied_scores,
-    select_rows,
-    table_of_rows,
-    values_of,
-)
+from sts_lightning.data.table import LABELLED, PART, SCORE_RANGE, SourceCount, Table, require_varied_scores
 
 STS_PARTS = ("stsb", "sick", "news")
 """Parts with graded scores, which are taken whole."""
@@ -45,20 +35,21 @@ SAMPLE = 500
 
 
 def load_clean_stsb(
-    root: str, text: SentEvalText, counts: list[SourceCount], further: Sequence[Dataset] = ()
-) -> Dataset:
+    root: str, text: SentEvalText, counts: list[SourceCount], further: Sequence[Table] = ()
+) -> Table:
     """Load the part ``stsb`` of the suite: STS-B dev without the pairs that occur in a test set.
 
     Args and errors are those of `load_dev_suite`.
     """
     files = {"stsb": load_stsb(root, "dev")}
     read = files if text == "raw" else {"stsb": load_stsb(root, "dev", text)}
-    return _clean_parts(root, files, read, counts, further, "stsb_clean").remove_columns(PART)
+    table = _clean_parts(root, files, read, counts, further, "stsb_clean")
+    return replace(table, columns={name: table[name] for name in LABELLED})
 
 
 def load_dev_suite(
-    root: str, text: SentEvalText, counts: list[SourceCount], further: Sequence[Dataset] = ()
-) -> Dataset:
+    root: str, text: SentEvalText, counts: list[SourceCount], further: Sequence[Table] = ()
+) -> Table:
     """Load the parts of the suite, one after another, with the column `PART`.
 
     ========== =====================================================================
@@ -92,12 +83,12 @@ def load_dev_suite(
 
 def _clean_parts(
     root: str,
-    files: dict[str, Dataset],
-    read: dict[str, Dataset],
+    files: dict[str, Table],
+    read: dict[str, Table],
     counts: list[SourceCount],
-    further: Sequence[Dataset],
+    further: Sequence[Table],
     dev: DevSet,
-) -> Dataset:
+) -> Table:
     """Return the pairs of each part, as they are read, that are in no test set and no earlier part."""
     tests = [*further, *tables_of(load_sts_tasks(root))]
     in_tests, seen = pairs_in_tables(tests, "normalized"), set[frozenset[str]]()
@@ -106,53 +97,53 @@ def _clean_parts(
         whole = name in STS_PARTS
         # Twice the sample, since some of it is dropped; comparing all NLI pairs would take ten seconds.
         drawn = list(range(len(table))) if whole else _sample(range(len(table)), 2 * SAMPLE)
-        kept = [drawn[row] for row in np.flatnonzero(~in_tests.rows_in(table.select(drawn)))]
+        pairs = table.pairs
+        kept = [row for row in drawn if in_tests.find(*pairs[row]) is None]
         first = _not_seen(table, kept, seen)
         chosen = first if whole else _sample(first, SAMPLE)
         why = (why_dropped("normalized"), "in the dev set before", "not in the sample")
         lost = [len(drawn) - len(kept), len(kept) - len(first)]
         lost.append(len(table) - sum(lost) - len(chosen))
         counts.append(SourceCount(f"dev part {name}", len(table), dict(zip(why, lost, strict=True))))
-        part = read[name].select(chosen)
+        part = read[name][np.asarray(chosen, dtype=np.int64)]
         require_varied_scores(part, f"dev={dev}, part {name}")
-        columns = (values_of(part, column) for column in LABELLED)
+        columns = (part[column] for column in LABELLED)
         rows += [(*row, name) for row in zip(*columns, strict=True)]
-    return table_of_rows((*LABELLED, PART), rows, text_found(read.values()) or "")
+    return replace(Table.of_rows((*LABELLED, PART), rows), text=text_found(read.values()))
 
 
-def without_dev_pairs(train: Dataset, dev: Dataset, counts: Sequence[SourceCount]) -> Dataset:
+def without_dev_pairs(train: Table, dev: Table) -> Table:
     """Drop the training examples of which two sentences are a dev pair, and count them.
 
     Pairs are compared in either order, by lower-cased letters and digits.
 
     Args:
-        train: Training examples, one source after another.
+        train: Training examples.
         dev: Dev pairs.
-        counts: Counts of the sources.
     """
-    pairs = {pair_key(first, second, "normalized") for first, second in pairs_of(dev)}
-    views = [values_of(train, column) for column in train.column_names if column.startswith("sentence")]
-    keep = [
-        not any(pair_key(*pair, "normalized") in pairs for pair in combinations(example, 2))
+    pairs = {pair_key(first, second, "normalized") for first, second in dev.pairs}
+    views = [train[column] for column in train.columns if column.startswith("sentence")]
+    common = [
+        any(pair_key(*pair, "normalized") in pairs for pair in combinations(example, 2))
         for example in zip(*views, strict=True)
     ]
-    return select_rows(train, np.asarray(keep), counts, "in the dev set")
+    return train.drop(np.array(common, dtype=bool), "in the dev set")
 
 
-def _sts_parts(root: str, text: SentEvalText, news: Sequence[int]) -> dict[str, Dataset]:
+def _sts_parts(root: str, text: SentEvalText, news: Sequence[int]) -> dict[str, Table]:
     tables = (
         load_stsb(root, "dev", text),
         load_sickr(root, "trial", text),
-        load_stsb(root, "train", text).select(news),
+        load_stsb(root, "train", text)[np.asarray(news, dtype=np.int64)],
     )
     return dict(zip(STS_PARTS, tables, strict=True))
 
 
-def _not_seen(table: Dataset, rows: Sequence[int], seen: set[frozenset[str]]) -> list[int]:
+def _not_seen(table: Table, rows: Sequence[int], seen: set[frozenset[str]]) -> list[int]:
     """Return the rows whose pair has not been seen, and remember these pairs."""
-    first_rows = []
-    for row, pair in zip(rows, pairs_of(table.select(rows)), strict=True):
-        key = pair_key(*pair, "normalized")
+    first_rows, pairs = [], table.pairs
+    for row in rows:
+        key = pair_key(*pairs[row], "normalized")
         if key not in seen:
             first_rows.append(row)
             seen.add(key)
@@ -165,17 +156,17 @@ def _sample(rows: Sequence[int], size: int) -> list[int]:
     return [rows[index] for index in sorted(chosen.tolist())]
 
 
-def _nli_pairs(root: str) -> Dataset:
+def _nli_pairs(root: str) -> Table:
     with fetched_by("pairs", root):
         pairs = read_nli_pairs(Path(root) / "nli" / "nli_pairs.tsv")
         step = SCORE_RANGE[1] / (len(CLASSES) - 1)  # only the order affects Spearman's correlation
         rows = [(premise, hypothesis, step * index) for premise, hypothesis, index in pairs]
-        return table_of_rows(LABELLED, rows)
+        return Table.of_rows(LABELLED, rows)
 
 
-def _paraphrases(root: str) -> Dataset:
+def _paraphrases(root: str) -> Table:
     [task] = resolve_name("sts_lightning.papers.classification:load_transfer_tasks")(root, ("MRPC",))
     low, high = SCORE_RANGE
     pairs = zip(task.train.sentences, task.train.labels, strict=True)
     rows = [(first, second, high if label else low) for (first, second), label in pairs]
-    return table_of_rows(LABELLED, rows)
+    return Table.of_rows(LABELLED, rows)

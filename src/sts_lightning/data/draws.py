@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch.utils.data
-from datasets import Dataset
 
 from sts_lightning.data.data_set import DataSet
-from sts_lightning.data.tables import CLASS, NEGATIVES, PART, values_of
+from sts_lightning.data.table import CLASS, NEGATIVES, PART, Table
 
 Draw = Callable[[dict[str, Any], random.Random], dict[str, Any]]
 """Map from an example to its columns that are drawn."""
@@ -32,7 +31,7 @@ class DrawnTable(torch.utils.data.Dataset[dict[str, Any]]):
         epoch: Epoch of the next examples.
     """
 
-    def __init__(self, table: Dataset, draws: Mapping[str, Draw], seed: int) -> None:
+    def __init__(self, table: Table, draws: Mapping[str, Draw], seed: int) -> None:
         self.table = table
         self.draws = draws
         self.seed = seed
@@ -43,7 +42,7 @@ class DrawnTable(torch.utils.data.Dataset[dict[str, Any]]):
 
     def __getitems__(self, rows: list[int]) -> list[dict[str, Any]]:
         """Return the examples of a batch; `DataLoader` asks for them so."""
-        examples: list[dict[str, Any]] = self.table.__getitems__(rows)
+        examples = self.table.__getitems__(rows)
         for row, example in zip(rows, examples, strict=True):
             if (draw := self.draws.get(example.get(PART, ""))) is not None:
                 example |= draw(example, random.Random(f"{self.seed} {self.epoch} {row}"))
@@ -86,21 +85,21 @@ class SameClass:
         return {self.column: texts[-1] if text == example["sentence1"] else text}
 
 
-def draw_of(data_set: DataSet, table: Dataset) -> Draw | None:
+def draw_of(data_set: DataSet, table: Table) -> Draw | None:
     """Return what is drawn for the rows of a table; None: nothing is."""
-    drawn = [view.column for view in data_set.views if view.column not in table.column_names]
+    drawn = [view.column for view in data_set.views if view.column not in table.columns]
     if data_set.classes:
         texts: dict[str, dict[str, None]] = defaultdict(dict)
-        for text, name in zip(values_of(table, "sentence1"), values_of(table, CLASS), strict=True):
+        for text, name in zip(table["sentence1"], table[CLASS], strict=True):
             texts[name][text] = None
         [column] = drawn
         return SameClass(column, {name: list(of_class) for name, of_class in texts.items()})
     return HardNegatives(drawn) if drawn else None
 
 
-def empty_places(data_set: DataSet, table: Dataset) -> int:
+def empty_places(data_set: DataSet, table: Table) -> int:
     """Return the number of hard negatives that the rows of a table lack, of those that are drawn for each."""
     if not isinstance(draw := draw_of(data_set, table), HardNegatives):
         return 0
     most = len(draw.columns)
-    return sum(max(0, most - len(listed)) for listed in values_of(table, NEGATIVES))
+    return sum(max(0, most - len(listed)) for listed in table[NEGATIVES])

@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from datasets import Dataset, concatenate_datasets
-
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.core.files import last_name
 from sts_lightning.data.fetch import fetch_hint
@@ -19,7 +17,7 @@ from sts_lightning.data.ranking import read_beir, read_ranking
 from sts_lightning.data.readers.row_values import BadRows, Range, score, sentence
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.readers.text_files import read_records, stem_of
-from sts_lightning.data.tables import LABELLED, SourceCount, require_varied_scores, table_of_rows
+from sts_lightning.data.table import LABELLED, Table, concatenate, require_varied_scores
 from sts_lightning.data.tasks import Task
 
 if TYPE_CHECKING:
@@ -30,9 +28,6 @@ Files = str | list[str] | dict[str, float]
 
 HEAVIEST = 1000.0
 """Greatest weight of a file."""
-
-SHOWN = 3
-"""Names that a message lists before it counts the rest."""
 
 RESERVED = ("dev", "average", "rank", "minutes", "GB")
 """Other columns of the tables of scores, of which no test task has the name."""
@@ -127,23 +122,15 @@ def training_files(root: str, path: Files | None, *published: str, part: str) ->
     )
 
 
-def read_files(
-    files: Mapping[str, float], read: Callable[[Path, str], tuple[Dataset, SourceCount]]
-) -> tuple[Dataset, list[SourceCount]]:
+def read_files(files: Mapping[str, float], read: Callable[[Path, str], Table]) -> Table:
     """Read training files into one table, one after another.
 
     Args:
         files: Files with their weights.
-        read: Function from a file and its name for records to its examples, and the count of its rows.
+        read: Function from a file and its name for records to its examples, with their count.
     """
-    tables, counts = [], []
     names = short_names(files)
-    for file, weight in files.items():
-        table, count = read(Path(file), names[file])
-        count.weight = weight
-        tables.append(table)
-        counts.append(count)
-    return tables[0] if len(tables) == 1 else concatenate_datasets(tables), counts
+    return concatenate([read(Path(file), names[file]).weighted(weight) for file, weight in files.items()])
 
 
 def only_file(path: Files | None) -> str | None:
@@ -159,12 +146,6 @@ def short_names(paths: Iterable[str]) -> dict[str, str]:
     last = {path: last_name(path) for path in paths}
     shared = Counter(last.values())
     return {path: name if shared[name] == 1 else path for path, name in last.items()}
-
-
-def summary(names: Sequence[str], mark: str = ", ") -> str:
-    """Join names, all but the first few of which are only counted."""
-    more = len(names) - SHOWN
-    return mark.join(names if more <= 1 else [*names[:SHOWN], f"{more:,} more"])
 
 
 def task_name(path: Path, alone: bool = True) -> str:
@@ -197,7 +178,7 @@ def read_text_pairs(path: Path, columns: Sequence[str]) -> tuple[list[tuple[str,
 
 def scored_table(
     rows: Iterable[tuple[Path | str, int | None, Sequence[str]]], score_range: Range | None, bad: BadRows
-) -> Dataset:
+) -> Table:
     """Return scored pairs, on the scale that they have.
 
     Args:
@@ -210,12 +191,12 @@ def scored_table(
         with bad:
             value = score(gold, score_range, path, line)
             parsed.append((sentence(first, path, line), sentence(second, path, line), value))
-    return table_of_rows(LABELLED, parsed)
+    return Table.of_rows(LABELLED, parsed)
 
 
 def read_scored_pairs(
     path: Path, columns: Sequence[str], score_range: Range | None, setting: str, bad: BadRows
-) -> Dataset:
+) -> Table:
     """Read the scored pairs of a file; see `scored_table`."""
     records = read_records(path, list(columns), columns[2:], setting, bad=bad)
     return scored_table(((path, line, fields) for line, fields in records), score_range, bad)

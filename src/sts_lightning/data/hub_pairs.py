@@ -28,7 +28,7 @@ from sts_lightning.data.rows import (
     sample_lines,
     table_of,
 )
-from sts_lightning.data.tables import SourceCount, check_limit, sentence_columns
+from sts_lightning.data.table import check_limit, sentence_columns
 
 log = logging.getLogger(__name__)
 
@@ -88,14 +88,12 @@ def pairs_hub(
                 bad = BadRows()
                 table = scored_table(hub.rows(name, setting, bad, columns[2:]), score_range, bad)
                 bad.check()
-                count = SourceCount(f"{hub.name}, split {name}, {role}", len(table))
-                return Pairs(table, count, f"{path}, split {name}", _task_name(path))
+                table = table.read_from(f"{hub.name}, split {name}, {role}")
+                return Pairs(table, f"{path}, split {name}", _task_name(path))
 
             train = read_split(split, TRAINING)
             general = root if keep_general else None
-            return scored.splits(
-                train.table, [train.count], train.source, read_split, lambda row: f"row {row}", general
-            )
+            return scored.splits(train.table, train.source, read_split, lambda row: f"row {row}", general)
 
     return DataSet(read, label=scored.label, keep_general=keep_general)
 
@@ -164,11 +162,10 @@ def triplets_hub(
             rows = hub.text_rows(split, "data.split", bad) if lists else _rows(hub, split, bad)
             table = table_of(rows, replace(layout, lists=lists), places, count())
             bad.check()
-        counts = [SourceCount(f"{hub.name}, split {split}", len(table))]
-        table = evaluation.without_test_pairs(table, counts, filter)
-        table = one_numbering(sample_lines(table, limit, counts))
+        table = evaluation.without_test_pairs(table.read_from(f"{hub.name}, split {split}"), filter)
+        table = one_numbering(sample_lines(table, limit))
         report_lists(data_set, table)
-        return evaluation.complete(table, counts, published=False)
+        return evaluation.complete(table, published=False)
 
     data_set = unlabelled(sentence_columns(2 + places), read, published_rows, evaluation.keep_general)
     return data_set

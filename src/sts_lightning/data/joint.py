@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
-
-from datasets import Dataset
 
 from sts_lightning.data.data_set import DataSet, Splits
 from sts_lightning.data.overlap import report_common
 from sts_lightning.data.ranking import Ranking
-from sts_lightning.data.tables import PART, hash_tables, make_table, values_of
+from sts_lightning.data.table import PART, Table, concatenate, hash_tables
 from sts_lightning.data.tasks import Dev, pairs_in
 
 
@@ -57,31 +54,26 @@ def joint(
             pairs["test"] = (pairs_in(part.tests), pairs_in(selecting.tests))
             for kind, (own, theirs) in pairs.items():
                 if hash_tables(own) != hash_tables(theirs):  # else the part's own reader has compared
-                    report_common(part.train, part.counts, theirs, f"{kind} pairs of {chosen} (in {name})")
-        counts = [
-            replace(count, source=f"{name}: {count.source}")
-            for name, part in splits.items()
-            for count in part.counts
-        ]
+                    report_common(part.train, theirs, f"{kind} pairs of {chosen} (in {name})")
         table = _together({name: part.train for name, part in splits.items()})
-        return Splits(table, selecting.dev, selecting.tests, counts, selecting.other_counts, parts=splits)
+        return Splits(table, selecting.dev, selecting.tests, selecting.other_counts, parts=splits)
 
     return DataSet(read, unit="examples", parts=parts, shares=shares, keep_general=parts[chosen].keep_general)
 
 
-def _pairs_of(dev: Dev) -> list[Dataset]:
+def _pairs_of(dev: Dev) -> list[Table]:
     return [dev.pairs] if isinstance(dev, Ranking) else [dev]
 
 
-def _together(tables: Mapping[str, Dataset]) -> Dataset:
+def _together(tables: Mapping[str, Table]) -> Table:
     """Return the rows of all tables with the name of their own; None where a table lacks a column."""
-    names = sorted({name for table in tables.values() for name in table.column_names})
-    columns: dict[str, list[Any]] = {name: [] for name in (*names, PART)}
+    names = sorted({name for table in tables.values() for name in table.columns})
+    together = []
     for part, table in tables.items():
-        for name in names:
-            values = values_of(table, name) if name in table.column_names else [None] * len(table)
-            if name == "label":  # a class, too: a column has one type
-                values = [None if value is None else float(value) for value in values]
-            columns[name] += values
-        columns[PART] += [part] * len(table)
-    return make_table(columns)
+        columns = {name: table.columns.get(name, [None] * len(table)) for name in names}
+        if "label" in table.columns:  # a class, too: a column has one type
+            columns["label"] = list(map(float, table["label"]))
+        columns[PART] = [part] * len(table)
+        sources = [replace(source, source=f"{part}: {source.source}") for source in table.sources]
+        together.append(Table(columns, sources, table.source))
+    return concatenate(together)

@@ -10,10 +10,10 @@ from itertools import chain, cycle, islice
 from typing import Any, TypeVar
 
 import torch
-from datasets import Dataset
 from torch.utils.data import DataLoader, Sampler
 
 from sts_lightning.data.draws import DrawnTable
+from sts_lightning.data.table import Table
 
 ItemT = TypeVar("ItemT")
 
@@ -223,7 +223,7 @@ class ResumableLoader(DataLoader[Any]):
 
     def __init__(
         self,
-        table: Dataset | DrawnTable,
+        table: Table | DrawnTable,
         parts: Sequence[PartRows],
         collate: Callable[[list[dict[str, Any]]], Any],
         seed: int,
@@ -233,7 +233,7 @@ class ResumableLoader(DataLoader[Any]):
     ) -> None:
         self.order = EpochBatches(parts, seed)
         super().__init__(
-            table,
+            table,  # type: ignore[arg-type]  # has what the loader asks for
             batch_sampler=self.order,
             collate_fn=collate,
             num_workers=num_workers,

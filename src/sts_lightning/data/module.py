@@ -10,7 +10,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import lightning.pytorch as pl
-import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
@@ -21,7 +20,6 @@ from sts_lightning.data.collate import Batch, JointCollator, Prepare, ViewCollat
 from sts_lightning.data.counts import TrainingCount
 from sts_lightning.data.data_set import DataSet, column_views
 from sts_lightning.data.draws import DrawnTable, draw_of
-from sts_lightning.data.files import summary
 from sts_lightning.data.loader import PartRows, ResumableLoader
 from sts_lightning.data.positives import (
     KnownClasses,
@@ -32,7 +30,7 @@ from sts_lightning.data.positives import (
 )
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.readers.sts_sets import tables_of, text_found
-from sts_lightning.data.tables import SCORE_RANGE, hash_tables, starts_of_lines
+from sts_lightning.data.table import SCORE_RANGE, hash_tables, sources_of, starts_of_lines, summary
 from sts_lightning.data.tasks import hash_dev, hashes_of, scored_tasks
 
 log = logging.getLogger(__name__)
@@ -126,9 +124,10 @@ class DataModule(pl.LightningDataModule):
         self._files = self.digest_files()  # before they are read: an edit during the run is another content
         splits = self.data_set.read()
         self.train, self.tests = splits.train, splits.tests
-        self.dev: Any = splits.dev  # a Dataset, which is untyped, or a Ranking
-        self.sources, self.counts = splits.counts, [*splits.counts, *splits.other_counts]
+        self.dev = splits.dev
         self.splits = splits.parts or {"": splits}
+        self.sources = self.train.sources if splits.parts else sources_of(self.train)
+        self.counts = [*self.sources, *splits.other_counts]
         self.rows = self._draw()
         self.trained_on = self._count()
         for name, part in self.rows.items():
@@ -150,20 +149,11 @@ class DataModule(pl.LightningDataModule):
         """Return the rows of each part, and how many of them an epoch has."""
         rows = {}
         for name, part in self.splits.items():
-            lines = starts_of_lines(part.train)
+            lines, sources = starts_of_lines(part.train), sources_of(part.train)
             whole = len(lines) - 1 if lines else len(part.train)
             shares = [(whole, whole)]
-            if lines:
-                ends = np.cumsum([source.kept for source in part.counts])
-                for source, end in zip(part.counts, ends, strict=True):
-                    source.lines = int(
-                        np.searchsorted(lines, end) - np.searchsorted(lines, end - source.kept)
-                    )
-            if any(source.weight != 1 for source in part.counts):
-                shares = [
-                    (source.kept if source.lines is None else source.lines, source.drawn)
-                    for source in part.counts
-                ]
+            if any(source.weight != 1 for source in sources):
+                shares = [(source.units, source.drawn) for source in sources]
             rows[name] = PartRows(shares, self.batch_sizes[name], lines=lines)
         wanted = self.data_set.shares
         if wanted is None or min(part.drawn for part in rows.values()) < 2:  # `setup` rejects these
@@ -294,7 +284,8 @@ class DataModule(pl.LightningDataModule):
         collate = ViewCollator(column_views(2), "score", prepare, Shard.current())
         # A separate generator: the loader would otherwise draw from the one that dropout uses.
         generator = torch.Generator().manual_seed(self.seed)
-        return DataLoader(self.dev, batch_size=DEV_BATCH_SIZE, collate_fn=collate, generator=generator)
+        pairs: Any = self.dev  # has what the loader asks for
+        return DataLoader(pairs, batch_size=DEV_BATCH_SIZE, collate_fn=collate, generator=generator)
 
     def _ranked_texts(self, dev: Ranking, prepare: Any) -> DataLoader[Any]:
         shard = Shard.current()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
 import numpy as np
-from datasets import Dataset
 
 from sts_lightning.data.counts import DEFINITE_NLI_PAIRS, NLI_PAIRS, TRIPLETS
 from sts_lightning.data.data_set import DataSet, Splits, column_views
@@ -17,17 +17,7 @@ from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.readers.nli import CLASSES, COLUMNS, read_nli_pairs
 from sts_lightning.data.readers.row_values import BadRows, folded_sentence, sentence
 from sts_lightning.data.readers.text_files import read_records
-from sts_lightning.data.tables import (
-    LABELLED,
-    SCORE_RANGE,
-    SourceCount,
-    check_limit,
-    sample_rows,
-    select_rows,
-    sentence_columns,
-    table_of_rows,
-    values_of,
-)
+from sts_lightning.data.table import LABELLED, SCORE_RANGE, Table, check_limit, sentence_columns
 
 PUBLISHED_TRIPLETS = "nli_for_simcse.csv"
 """Name of the published file."""
@@ -72,16 +62,16 @@ def nli_pairs(
     if path is not None:
         weighted(path)
 
-    def read_file(file: Path, name: str) -> tuple[Dataset, SourceCount]:
+    def read_file(file: Path, name: str) -> Table:
         rows = read_nli_pairs(file, columns, names, "data.columns", folded=published)
-        return table_of_rows(LABELLED, rows), SourceCount(name, len(rows))
+        return Table.of_rows(LABELLED, rows, name)
 
     def read() -> Splits:
-        table, counts = read_files(training_files(root, path, "nli/nli_pairs.tsv", part="pairs"), read_file)
-        table = evaluation.without_test_pairs(table, counts, filter)
+        table = read_files(training_files(root, path, "nli/nli_pairs.tsv", part="pairs"), read_file)
+        table = evaluation.without_test_pairs(table, filter)
         if scored:
-            table = _with_scores(table, names, counts)
-        return evaluation.complete(sample_rows(table, limit, counts), counts, published)
+            table = _with_scores(table, names)
+        return evaluation.complete(table.sample(limit), published)
 
     return DataSet(
         read,
@@ -91,16 +81,14 @@ def nli_pairs(
     )
 
 
-def _with_scores(table: Dataset, classes: Sequence[str], counts: list[SourceCount]) -> Dataset:
+def _with_scores(table: Table, classes: Sequence[str]) -> Table:
     """Return the pairs of the first class with the lowest score and those of the last with the highest."""
     top = len(classes) - 1
-    definite = np.isin(values_of(table, "label"), (0, top))
+    others = ~np.isin(table["label"], (0, top))
     why = classes[1] if len(classes) == 3 else "neither the first nor the last class"
-    table = select_rows(table, definite, counts, why)
-    low, high = SCORE_RANGE
-    first, second, labels = (values_of(table, name) for name in LABELLED)
-    scores = [high if label == top else low for label in labels]
-    return table_of_rows(LABELLED, list(zip(first, second, scores, strict=True)))
+    table = table.drop(others, why)
+    scores = [SCORE_RANGE[1] if label == top else SCORE_RANGE[0] for label in table["label"]]
+    return replace(table, columns={**table.columns, "label": scores})
 
 
 def nli_triplets(
@@ -132,18 +120,18 @@ def nli_triplets(
     text = folded_sentence if published else sentence
     fewer = f", without hard negatives as in 'data.columns=[{','.join(columns[:2])}]'" if columns[2:] else ""
 
-    def read_file(file: Path, name: str) -> tuple[Dataset, SourceCount]:
+    def read_file(file: Path, name: str) -> Table:
         rows, bad = [], BadRows()
         for line, fields in read_records(file, list(columns), setting=f"data.columns{fewer}", bad=bad):
             with bad:
                 rows.append([text(field, file, line) for field in fields])
         bad.check()
-        return table_of_rows(sentence_columns(len(columns)), rows), SourceCount(name, len(rows))
+        return Table.of_rows(sentence_columns(len(columns)), rows, name)
 
     def read() -> Splits:
         files = training_files(root, path, PUBLISHED_TRIPLETS, "nli/nli_triplets.csv", part="triplets")
-        table, counts = read_files(files, read_file)
-        return evaluation.complete(evaluation.without_test_pairs(table, counts, filter), counts, published)
+        table = read_files(files, read_file)
+        return evaluation.complete(evaluation.without_test_pairs(table, filter), published)
 
     number = published_rows or (TRIPLETS if published else None)
     return unlabelled(columns, read, number, evaluation.keep_general)

@@ -9,10 +9,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 import numpy as np
-from datasets import Dataset
 
 from sts_lightning.data.readers.row_values import fold
-from sts_lightning.data.tables import NEGATIVES, SourceCount, pairs_of, values_of
+from sts_lightning.data.table import NEGATIVES, Table
 
 log = logging.getLogger(__name__)
 
@@ -77,13 +76,13 @@ class PairIndex:
                 return kind, pair
         return None
 
-    def rows_in(self, table: Dataset) -> np.ndarray:
+    def rows_in(self, table: Table) -> np.ndarray:
         """Return the mask (N,) of the examples of a table with a pair that equals one of these.
 
         Each sentence of an example from the second on, or of a list, is a pair with the first.
         """
-        views = [values_of(table, name) for name in table.column_names if name.startswith("sentence")]
-        lists = values_of(table, NEGATIVES) if NEGATIVES in table.column_names else [()] * len(table)
+        views = [table[name] for name in table.columns if name.startswith("sentence")]
+        lists = table[NEGATIVES] if NEGATIVES in table.columns else [()] * len(table)
         found = [
             any(self.find(first, other) for other in (*others, *listed))
             for first, *others, listed in zip(*views, lists, strict=True)
@@ -95,11 +94,11 @@ def _key(first: str, second: str, kind: Equality) -> Hashable:
     return pair_key(first, second, kind) if kind == "normalized" else (fold(first), fold(second))
 
 
-def pairs_in_tables(tables: Iterable[Dataset], how: OverlapFilter) -> PairIndex:
+def pairs_in_tables(tables: Iterable[Table], how: OverlapFilter) -> PairIndex:
     """Return an index of the pairs of tables that finds what a filter drops: nothing with ``none``."""
     kinds: dict[OverlapFilter, tuple[Equality, ...]]
     kinds = {"none": (), "exact": ("exact", "swapped"), "normalized": ("normalized",)}
-    return PairIndex((pair for table in tables for pair in pairs_of(table)), kinds[how])
+    return PairIndex((pair for table in tables for pair in table.pairs), kinds[how])
 
 
 def why_dropped(how: OverlapFilter) -> str:
@@ -119,23 +118,20 @@ def filter_of(dropped: Mapping[str, int]) -> tuple[OverlapFilter, int] | None:
     return None
 
 
-def report_common(
-    train: Dataset, sources: Sequence[SourceCount], tables: Iterable[Dataset], where: str
-) -> None:
+def report_common(train: Table, tables: Iterable[Table], where: str) -> None:
     """Warn of training examples with a pair that also occurs in other pairs, in any spelling.
 
     Args:
-        train: Training examples, one source after another.
-        sources: Counts of the sources, to name those with such pairs if there are several.
+        train: Training examples; the sources with such pairs are named if there are several.
         tables: The other pairs.
         where: Name of the other pairs.
     """
     common = pairs_in_tables(tables, "normalized").rows_in(train)
     if not common.any():
         return
-    parts = np.split(common, np.cumsum([source.kept for source in sources])[:-1])
+    found = np.bincount(train.source[common], minlength=len(train.sources)).tolist()
     per_source = [
-        f"{source.source}: {part.sum():,}" for source, part in zip(sources, parts, strict=True) if part.any()
+        f"{source.source}: {count:,}" for source, count in zip(train.sources, found, strict=True) if count
     ]
     log.warning(
         "WARNING: %s of %s training pairs also occur in the %s%s, in either order and whatever their case "
@@ -143,5 +139,5 @@ def report_common(
         f"{common.sum():,}",
         f"{len(train):,}",
         where,
-        f" ({'; '.join(per_source)})" if len(sources) > 1 else "",
+        f" ({'; '.join(per_source)})" if len(train.sources) > 1 else "",
     )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from datasets import Dataset
 
 from sts_lightning.core.choices import LabelKind
 from sts_lightning.core.errors import DataError, at_setting, counted, line_or_row
@@ -24,7 +24,6 @@ from sts_lightning.data.files import (
     find_files,
     read_files,
     read_scored_pairs,
-    summary,
     task_name,
     weighted,
 )
@@ -32,17 +31,14 @@ from sts_lightning.data.overlap import pair_key, report_common
 from sts_lightning.data.readers.row_values import SHOWN_LINES, BadRows, Range, check_score_range
 from sts_lightning.data.readers.sts_sets import STSTask, load_sts_tasks, tables_of
 from sts_lightning.data.readers.text_files import read_records
-from sts_lightning.data.tables import (
-    LABELLED,
+from sts_lightning.data.table import (
     SCORE_RANGE,
     SourceCount,
+    Table,
     check_limit,
-    make_table,
-    pairs_of,
+    gold_of,
     require_varied_scores,
-    sample_rows,
-    select_rows,
-    values_of,
+    summary,
 )
 
 log = logging.getLogger(__name__)
@@ -98,31 +94,29 @@ def pairs_file(
     )
     general = root if keep_general else None
 
-    def read_file(file: Path, name: str, role: str) -> tuple[Dataset, SourceCount]:
+    def read_file(file: Path, name: str, role: str) -> Table:
         bad = BadRows()
         table = read_scored_pairs(file, columns, score_range, "data.columns", bad)
         bad.check(CLASSES_HINT if role == TRAINING and len(table) == 0 else None)
-        return table, SourceCount(f"{name}, {role}", len(table))
+        return table.read_from(f"{name}, {role}")
 
     def other(name: str, role: str) -> Pairs:
         file = Path(name)
-        return Pairs(*read_file(file, file.name, role), name, task_name(file))
+        return Pairs(read_file(file, file.name, role), name, task_name(file))
 
     def read() -> Splits:
         with at_setting("path"):
             found = find_files(files)
-            table, counts = read_files(found, partial(read_file, role=TRAINING))
+            table = read_files(found, partial(read_file, role=TRAINING))
 
             def place(row: int) -> str:
-                for file, count in zip(found, counts, strict=True):
-                    if row < count.read:
-                        # Read once more, for errors alone: texts with line breaks shift the lines.
-                        records = read_records(Path(file), list(columns), columns[2:], bad=BadRows())
-                        return f"{file}, {line_or_row(file)} {next(islice(records, row, None))[0]}"
-                    row -= count.read
-                raise IndexError(row)
+                source = table.source[row]
+                file, row = list(found)[source], row - int(np.argmax(table.source == source))
+                # Read once more, for errors alone: texts with line breaks shift the lines.
+                records = read_records(Path(file), list(columns), columns[2:], bad=BadRows())
+                return f"{file}, {line_or_row(file)} {next(islice(records, row, None))[0]}"
 
-            return scored.splits(table, counts, summary(list(files)), other, place, general)
+            return scored.splits(table, summary(list(files)), other, place, general)
 
     return DataSet(read, label=scored.label, keep_general=keep_general)
 
@@ -132,14 +126,12 @@ class Pairs:
     """Scored pairs of a source.
 
     Attributes:
-        table: Pairs with the scores that they have.
-        count: Rows read.
+        table: Pairs with the scores that they have, and the count of them.
         source: Name of their source in messages.
         task: Name of their test task.
     """
 
-    table: Dataset
-    count: SourceCount
+    table: Table
     source: str
     task: str
 
@@ -197,8 +189,7 @@ class ScoredPairs:
 
     def splits(
         self,
-        table: Dataset,
-        counts: list[SourceCount],
+        table: Table,
         source: str,
         read_other: Callable[[str, str], Pairs],
         place: Callable[[int], str],
@@ -208,7 +199,6 @@ class ScoredPairs:
 
         Args:
             table: Training pairs with the scores that they have in their sources.
-            counts: Counts of the sources.
             source: Name of the sources, for messages.
             read_other: Reader of a source of dev or test pairs, given with this role.
             place: Function from a row of the table to its place in its source, for errors.
@@ -218,20 +208,20 @@ class ScoredPairs:
             DataError: The range of the scores is not recognised, there are too few pairs for a dev split, or
                 dev or test pairs are malformed.
         """
-        scores = values_of(table, "label")
+        scores = table["label"]
         score_range = self.score_range or recognise_range(scores, source, place)
-        if self.score_range is not None or len(counts) > 1:
-            _warn_of_narrow_scores(scores, counts, score_range)
-        _count_several_scores(table, counts)
+        if self.score_range is not None or len(table.sources) > 1:
+            _warn_of_narrow_scores(table, score_range)
+        table = _with_several_scores(table)
         if self.limit is not None:
-            table = sample_rows(table, self.limit, counts)
+            table = table.sample(self.limit)
         if self.dev is None:
             in_dev = self._dev_rows(table, source)
-            dev_table = _on_scale(table.select(np.flatnonzero(in_dev)), score_range)
-            table = select_rows(table, ~in_dev, counts, "dev split")
+            dev_table = _on_scale(table[in_dev], score_range)
+            table = table.drop(in_dev, "dev split")
         if self.positives_from is not None:  # on the scale of the source
-            keep = np.asarray(values_of(table, "label"), dtype=np.float64) >= self.positives_from
-            table = select_rows(table, keep, counts, f"below data.positives_from={self.positives_from:g}")
+            below = gold_of([table]) < self.positives_from
+            table = table.drop(below, f"below data.positives_from={self.positives_from:g}")
         table = _on_scale(table, score_range)
 
         others: list[SourceCount] = []
@@ -240,10 +230,10 @@ class ScoredPairs:
             with at_setting(f"data.{'dev' if role == DEV else 'test'}_{self.named_by}"):
                 pairs = read_other(source, role)
                 require_varied_scores(pairs.table, pairs.source)
-            scale = self.score_range or usual_range(values_of(pairs.table, "label"))
+            scale = self.score_range or usual_range(pairs.table["label"])
             scaled = pairs.table if scale is None else _on_scale(pairs.table, scale)
-            report_common(table, counts, [scaled], f"{role} ({pairs.source})")
-            others.append(pairs.count)
+            report_common(table, [scaled], f"{role} ({pairs.source})")
+            others.extend(pairs.table.sources)
             return STSTask(pairs.task, {"test": scaled})
 
         if self.dev is not None:
@@ -251,11 +241,11 @@ class ScoredPairs:
         tests = [] if self.test is None else [read(self.test, TEST)]
         if general is not None:
             seven = load_sts_tasks(general)
-            report_common(table, counts, tables_of(seven), f"{TEST} (the seven test sets)")
+            report_common(table, tables_of(seven), f"{TEST} (the seven test sets)")
             tests += seven
-        return Splits(table, dev_table, tests, counts, others, score_range)
+        return Splits(table, dev_table, tests, others, score_range)
 
-    def _dev_rows(self, table: Dataset, source: str) -> np.ndarray:
+    def _dev_rows(self, table: Table, source: str) -> np.ndarray:
         """Return a mask of the dev rows: a fraction of the distinct pairs, stratified by score.
 
         See `stratified`. Of a pair that occurs more than once the first score counts. Spellings of a pair
@@ -265,7 +255,7 @@ class ScoredPairs:
         Raises:
             DataError: There are too few pairs, or too few different scores.
         """
-        keys = [pair_key(first, second, "normalized") for first, second in pairs_of(table)]
+        keys = [pair_key(first, second, "normalized") for first, second in table.pairs]
         first_rows: dict[Hashable, int] = {}
         for row, key in enumerate(keys):
             first_rows.setdefault(key, row)
@@ -278,7 +268,7 @@ class ScoredPairs:
                 source,
                 hint=instead,
             )
-        labels = np.asarray(values_of(table, "label"), dtype=np.float64)
+        labels = np.asarray(table["label"], dtype=np.float64)
         drawn = stratified(labels[list(first_rows.values())], size, self.seed)
         dev = {key for key, inside in zip(first_rows, drawn, strict=True) if inside}
         in_dev = np.array([key in dev for key in keys])
@@ -354,41 +344,33 @@ def _round_range(low: float, high: float) -> tuple[int, int]:
     return (least, most) if least < most else (min(least, 0), max(most, 0))
 
 
-def _warn_of_narrow_scores(
-    scores: Sequence[float], counts: Sequence[SourceCount], score_range: Range
-) -> None:
+def _warn_of_narrow_scores(table: Table, score_range: Range) -> None:
     """Warn of a source whose scores fill a fifth of the range or less: mostly it has another scale."""
-    least, most = score_range
-    start = 0
-    for count in counts:
-        of_source = scores[start : start + count.read]
-        start += count.read
-        if max(of_source) - min(of_source) <= (most - least) / 5:
+    scores, (least, most) = gold_of([table]), score_range
+    for number, source in enumerate(table.sources):
+        of_source = scores[table.source == number]
+        if np.ptp(of_source) <= (most - least) / 5:
             log.warning(
                 "WARNING: %s: the scores lie between %g and %g, a fifth or less of [%g, %g]. If that is "
                 "not their scale, set data.score_range, or rescale them.",
-                count.source,
-                min(of_source),
-                max(of_source),
+                source.source,
+                of_source.min(),
+                of_source.max(),
                 *score_range,
             )
 
 
-def _count_several_scores(table: Dataset, counts: Sequence[SourceCount]) -> None:
-    """Count for each source the pairs that it has with more than one score."""
-    first, second, scores = (values_of(table, name) for name in LABELLED)
-    keys = [pair_key(*pair, "exact") for pair in zip(first, second, strict=True)]
-    start = 0
-    for count in counts:
-        end = start + count.read
-        seen: dict[Hashable, float] = {}
-        several = {
-            key
-            for key, score in zip(keys[start:end], scores[start:end], strict=True)
-            if seen.setdefault(key, score) != score
-        }
-        count.several_scores = len(several)
-        start = end
+def _with_several_scores(table: Table) -> Table:
+    """Return the table with the number of pairs that each source has with more than one score."""
+    seen: dict[Hashable, float] = {}
+    several: set[tuple[int, Hashable]] = set()
+    for source, pair, score in zip(table.source.tolist(), table.pairs, table["label"], strict=True):
+        key = (source, pair_key(*pair, "exact"))
+        if seen.setdefault(key, score) != score:
+            several.add(key)
+    counts = Counter(source for source, _ in several)
+    sources = [replace(source, several_scores=counts[number]) for number, source in enumerate(table.sources)]
+    return replace(table, sources=sources)
 
 
 def stratified(scores: np.ndarray, size: int, seed: int) -> np.ndarray:
@@ -422,10 +404,9 @@ def stratified(scores: np.ndarray, size: int, seed: int) -> np.ndarray:
     return drawn
 
 
-def _on_scale(table: Dataset, score_range: Range) -> Dataset:
+def _on_scale(table: Table, score_range: Range) -> Table:
     """Return pairs with their scores mapped from a range to that of STS."""
     low, high = score_range
     top = SCORE_RANGE[1]
-    first, second, scores = (values_of(table, name) for name in LABELLED)
-    labels = [top * (score - low) / (high - low) for score in scores]
-    return make_table(dict(zip(LABELLED, (first, second, labels), strict=True)))
+    labels = [top * (score - low) / (high - low) for score in table["label"]]
+    return replace(table, columns={**table.columns, "label": labels})

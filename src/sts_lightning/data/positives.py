@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from datasets import Dataset
-
 from sts_lightning.data.overlap import plain_words
 from sts_lightning.data.readers.row_values import fold
-from sts_lightning.data.tables import CLASS, NEGATIVES, values_of
+from sts_lightning.data.table import CLASS, NEGATIVES, Table
 
 TokenIds = Callable[[Sequence[str]], Sequence[Sequence[int]]]
 """Map from texts to the token ids of each."""
@@ -64,7 +62,7 @@ class KnownPositives:
         return [list(numbers) for numbers in zip(*padded, strict=True)]
 
 
-def known_positives(table: Dataset, columns: Sequence[str], token_ids: TokenIds | None) -> KnownPositives:
+def known_positives(table: Table, columns: Sequence[str], token_ids: TokenIds | None) -> KnownPositives:
     """Read a table of anchors, positives[, hard negatives ...].
 
     Args:
@@ -72,9 +70,9 @@ def known_positives(table: Dataset, columns: Sequence[str], token_ids: TokenIds 
         columns: Names of the columns, in this order, of which the table may lack those that are drawn.
         token_ids: Tokenisation that decides which spellings of a text are one text; None: no two are.
     """
-    texts = [values_of(table, column) for column in columns if column in table.column_names]
-    if NEGATIVES in table.column_names:
-        texts.append(list(chain(*values_of(table, NEGATIVES))))
+    texts = [table[column] for column in columns if column in table.columns]
+    if NEGATIVES in table.columns:
+        texts.append(list(chain(*table[NEGATIVES])))
     spelling = {} if token_ids is None else _spellings(dict.fromkeys(chain(*texts)), token_ids)
     anchors, positives = ([spelling.get(text, text) for text in column] for column in texts[:2])
     as_anchor = set(anchors)
@@ -128,14 +126,14 @@ class KnownClasses:
         return ids + [list(further) for further in zip(*padded, strict=True)]
 
 
-def known_classes(table: Dataset, token_ids: TokenIds | None) -> KnownClasses:
+def known_classes(table: Table, token_ids: TokenIds | None) -> KnownClasses:
     """Read a table of texts with classes; texts with the same token ids have the classes of each other.
 
     Args:
         table: Training examples.
         token_ids: See `known_positives`.
     """
-    texts, names = values_of(table, "sentence1"), values_of(table, CLASS)
+    texts, names = table["sentence1"], table[CLASS]
     spelling = {} if token_ids is None else _spellings(dict.fromkeys(texts), token_ids)
     found: dict[str, set[str]] = defaultdict(set)
     for text, name in zip(texts, names, strict=True):

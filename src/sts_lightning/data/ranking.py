@@ -10,22 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from datasets import Dataset
 
 from sts_lightning.core.errors import DataError, counted
 from sts_lightning.core.files import parse_json
 from sts_lightning.data.overlap import plain_words
 from sts_lightning.data.readers.row_values import BadRows, fold, sentence, text_of
 from sts_lightning.data.readers.text_files import read_lines, strip_blank_end
-from sts_lightning.data.tables import (
-    CLASS,
-    NEGATIVES,
-    SourceCount,
-    make_table,
-    select_rows,
-    sentence_columns,
-    values_of,
-)
+from sts_lightning.data.table import CLASS, NEGATIVES, Table, sentence_columns, summary
 
 if TYPE_CHECKING:
     from sts_lightning.data.readers.rows import Layout
@@ -74,14 +65,14 @@ class Ranking:
         ]
 
     @cached_property
-    def pairs(self) -> Dataset:
+    def pairs(self) -> Table:
         """Each query with each of its answers, as a table of pairs."""
         rows = [
             (query, self.candidates[place])
             for query, right in zip(self.queries, self.relevant, strict=True)
             for place in right
         ]
-        return make_table({"sentence1": [row[0] for row in rows], "sentence2": [row[1] for row in rows]})
+        return Table({"sentence1": [row[0] for row in rows], "sentence2": [row[1] for row in rows]})
 
     @cached_property
     def hash(self) -> str:
@@ -159,9 +150,7 @@ def one_text(text: str) -> str:
     return fold(text).casefold()
 
 
-def hold_out(
-    train: Dataset, counts: Sequence[SourceCount], fraction: float, most: int, seed: int, source: str
-) -> tuple[Dataset, Ranking]:
+def hold_out(train: Table, fraction: float, most: int, seed: int) -> tuple[Table, Ranking]:
     """Hold anchors out of rows of a query and its answers, or of texts with classes, and rank with them.
 
     All rows of an anchor are held out together, whatever its case and punctuation, and so are rows that have
@@ -170,12 +159,10 @@ def hold_out(
     training data, and those of the same class are right.
 
     Args:
-        train: Training examples, one source after another.
-        counts: Counts of the sources; they are updated.
+        train: Training examples.
         fraction: Fraction of the anchors to hold out.
         most: Maximum number of candidates.
         seed: Random seed.
-        source: Name of the data, for errors.
 
     Returns:
         The rows that are left, and the ranking.
@@ -183,7 +170,7 @@ def hold_out(
     Raises:
         DataError: There are fewer than `FEWEST` anchors.
     """
-    anchors = values_of(train, "sentence1")
+    anchors = train["sentence1"]
     keys = [plain_words(text, "") or fold(text) for text in anchors]
     spelling: dict[str, str] = {}  # the first one stands for all, or the answers of another would be wrong
     for key, text in zip(keys, anchors, strict=True):
@@ -193,7 +180,7 @@ def hold_out(
         raise DataError(
             f"{counted(len(distinct), 'anchor')} are too few to hold some of them out for the selection of "
             f"weights; {FEWEST} are needed.",
-            source,
+            summary([source.source for source in train.sources], " + "),
             key="data.dev_fraction",
             hint="Give rows or scored pairs to select by, data.dev_path=FILE, or select by STS-B dev with "
             "data.dev_fraction=0, which may prefer the untuned model.",
@@ -201,40 +188,39 @@ def hold_out(
     size = max(1, round(fraction * len(distinct)))
     order = np.random.default_rng(seed).permutation(len(distinct)).tolist()
     shuffled = [distinct[index] for index in order]
-    if CLASS in train.column_names:
-        return _hold_out_texts(train, counts, keys, shuffled, size, most, seed)
+    if CLASS in train.columns:
+        return _hold_out_texts(train, keys, shuffled, size, most, seed)
     held = set(shuffled[:size])
     inside = np.array([key in held for key in keys])
-    answers = values_of(train, "sentence2")
+    answers = train["sentence2"]
     as_answer = np.array([(plain_words(text, "") or fold(text)) in held for text in answers])
     negatives = _negatives(train)
     rows = [(spelling[keys[row]], [answers[row]], negatives(row)) for row in np.flatnonzero(inside).tolist()]
     ranking = make_ranking("dev", rows, answers, most, seed)
-    return select_rows(train, ~(inside | as_answer), counts, "dev split"), ranking
+    return train.drop(inside | as_answer, "dev split"), ranking
 
 
-def _negatives(train: Dataset) -> Any:
+def _negatives(train: Table) -> Any:
     """Return a function from a row to its hard negatives."""
-    columns = [values_of(train, name) for name in train.column_names if name in _further(train)]
-    lists = values_of(train, NEGATIVES) if NEGATIVES in train.column_names else [[]] * len(train)
+    columns = [train[name] for name in train.columns if name in _further(train)]
+    lists = train[NEGATIVES] if NEGATIVES in train.columns else [[]] * len(train)
     return lambda row: [*(column[row] for column in columns), *(lists[row] or ())]
 
 
-def _further(train: Dataset) -> tuple[str, ...]:
-    return sentence_columns(len(train.column_names))[2:]
+def _further(train: Table) -> tuple[str, ...]:
+    return sentence_columns(len(train.columns))[2:]
 
 
 def _hold_out_texts(
-    train: Dataset,
-    counts: Sequence[SourceCount],
+    train: Table,
     keys: Sequence[str],
     shuffled: Sequence[str],
     size: int,
     most: int,
     seed: int,
-) -> tuple[Dataset, Ranking]:
+) -> tuple[Table, Ranking]:
     """Hold texts out, of which two of each class have to stay."""
-    texts, classes = values_of(train, "sentence1"), values_of(train, CLASS)
+    texts, classes = train["sentence1"], train[CLASS]
     rows_of: dict[str, list[int]] = {}
     for row, key in enumerate(keys):
         rows_of.setdefault(key, []).append(row)
@@ -265,7 +251,7 @@ def _hold_out_texts(
         (texts[row], staying[classes[row]], ()) for row in np.flatnonzero(inside).tolist()
     ]
     further = [text for of_class in staying.values() for text in of_class]
-    return select_rows(train, ~inside, counts, "dev split"), make_ranking("dev", held_rows, further)
+    return train.drop(inside, "dev split"), make_ranking("dev", held_rows, further)
 
 
 def read_ranking(path: Path, name: str, layout: Layout) -> Ranking:

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
-from datasets import Dataset, Features, List, Value
 
 from sts_lightning.core.errors import DataError, counted
 from sts_lightning.data.data_set import DataSet, Splits, column_views
@@ -22,17 +21,7 @@ from sts_lightning.data.nli import PUBLISHED_TRIPLETS, nli_triplets, unlabelled
 from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.readers.row_values import BadRows
 from sts_lightning.data.readers.rows import KINDS, Kind, Layout, TextRow, read_labelled, read_rows, recognise
-from sts_lightning.data.tables import (
-    CLASS,
-    LINE,
-    NEGATIVES,
-    SourceCount,
-    make_table,
-    select_rows,
-    sentence_columns,
-    starts_of_lines,
-    values_of,
-)
+from sts_lightning.data.table import CLASS, LINE, NEGATIVES, Table, sentence_columns, starts_of_lines
 
 log = logging.getLogger(__name__)
 
@@ -87,17 +76,17 @@ def triplets_file(
     places = number_of_negatives(layout, negatives)
     number = count()
 
-    def read_file(file: Path, name: str) -> tuple[Dataset, SourceCount]:
+    def read_file(file: Path, name: str) -> Table:
         bad = BadRows()
         table = table_of(read_rows(file, layout, "data.columns", bad), layout, places, number)
         bad.check()
-        return table, SourceCount(name, len(table))
+        return table.read_from(name)
 
     def read() -> Splits:
-        table, counts = read_files(find_files(weights), read_file)
-        table = one_numbering(evaluation.without_test_pairs(table, counts, filter))
+        table = read_files(find_files(weights), read_file)
+        table = one_numbering(evaluation.without_test_pairs(table, filter))
         report_lists(data_set, table)
-        return evaluation.complete(table, counts, published=False)
+        return evaluation.complete(table, published=False)
 
     data_set = unlabelled(sentence_columns(2 + places), read, published_rows, evaluation.keep_general)
     return data_set
@@ -169,7 +158,7 @@ def number_of_negatives(layout: Layout, negatives: int | None) -> int:
     return places
 
 
-def table_of(rows: Iterable[TextRow], layout: Layout, places: int, number: count[int]) -> Dataset:
+def table_of(rows: Iterable[TextRow], layout: Layout, places: int, number: count[int]) -> Table:
     """Return a table row for each positive of each row.
 
     Args:
@@ -184,44 +173,45 @@ def table_of(rows: Iterable[TextRow], layout: Layout, places: int, number: count
     """
     fixed = not layout.lists and places == len(layout.columns) - 2
     names = [*sentence_columns(2 + places if fixed else 2), *([] if fixed else [NEGATIVES]), LINE]
-    values: dict[str, list[object]] = {name: [] for name in names}
+    values: dict[str, list[Any]] = {name: [] for name in names}
     for row in rows:
         listed = row.negatives if fixed else [list(dict.fromkeys(row.negatives))]
         line = next(number)
         for positive in dict.fromkeys(row.positives):
             for name, value in zip(names, (row.anchor, positive, *listed, line), strict=True):
                 values[name].append(value)
-    types = {NEGATIVES: List(Value("string")), LINE: Value("int64")}
-    return Dataset.from_dict(values, Features({name: types.get(name, Value("string")) for name in names}))
+    return Table(values)
 
 
-def sample_lines(table: Dataset, limit: int | None, counts: Sequence[SourceCount]) -> Dataset:
-    """Return a fixed random sample of at most ``limit`` lines with all their rows; see `sample_rows`."""
+def sample_lines(table: Table, limit: int | None) -> Table:
+    """Return a fixed random sample of at most ``limit`` lines with all their rows; see `Table.sample`."""
     starts = starts_of_lines(table)
-    keep = np.ones(len(starts) - 1, dtype=bool)
+    left_out = np.zeros(len(starts) - 1, dtype=bool)
     if limit is not None:
-        keep[np.random.default_rng(0).permutation(len(keep))[limit:]] = False
-    return select_rows(table, np.repeat(keep, np.diff(starts)), counts, "data.limit")
+        left_out[np.random.default_rng(0).permutation(len(left_out))[limit:]] = True
+    return table.drop(np.repeat(left_out, np.diff(starts)), "data.limit")
 
 
-def one_numbering(table: Dataset) -> Dataset:
+def one_numbering(table: Table) -> Table:
     """Return a table without its lines if each row is one."""
-    return table if len(starts_of_lines(table)) <= len(table) else table.remove_columns(LINE)
+    if len(starts_of_lines(table)) <= len(table):
+        return table
+    return replace(table, columns={name: column for name, column in table.columns.items() if name != LINE})
 
 
-def report_lists(data_set: DataSet, table: Dataset) -> None:
+def report_lists(data_set: DataSet, table: Table) -> None:
     """Log how many lines have several positives, and how many places of hard negatives stay empty."""
-    if LINE in table.column_names:
+    if LINE in table.columns:
         sizes = np.diff(starts_of_lines(table))
         log.info(
             "%s with several positives, of which an epoch has one, each in its turn: %s",
             counted(int((sizes > 1).sum()), "line"),
             counted(int(sizes[sizes > 1].sum()), "positive"),
         )
-    if NEGATIVES not in table.column_names:
+    if NEGATIVES not in table.columns:
         return
     places = len(data_set.views) - 2
-    lengths = np.array([len(listed) for listed in values_of(table, NEGATIVES)])
+    lengths = np.array([len(listed) for listed in table[NEGATIVES]])
     log.info(
         "hard negatives: %d a row (data.negatives), drawn in each epoch; %s with more of them%s",
         places,
@@ -256,32 +246,29 @@ def labels_file(
     weights = weighted(path)
     layout = _layout(list(find_files(weights)), columns, "classes")
 
-    def read_file(file: Path, name: str) -> tuple[Dataset, SourceCount]:
+    def read_file(file: Path, name: str) -> Table:
         bad = BadRows()
         rows = list(read_labelled(file, layout, "data.columns", bad))
         bad.check()
-        table = make_table({"sentence1": [row[1] for row in rows], CLASS: [row[2] for row in rows]})
-        return table, SourceCount(name, len(table))
+        return Table.of_rows(("sentence1", CLASS), [row[1:] for row in rows], name)
 
     def read() -> Splits:
-        table, counts = read_files(find_files(weights), read_file)
-        table = with_partners(table, counts)
+        table = with_partners(read_files(find_files(weights), read_file))
         _report_classes(table)
-        return evaluation.complete(table, counts, published=False)
+        return evaluation.complete(table, published=False)
 
     return DataSet(read, column_views(2), "none", "texts", classes=True, keep_general=evaluation.keep_general)
 
 
-def with_partners(table: Dataset, counts: Sequence[SourceCount]) -> Dataset:
+def with_partners(table: Table) -> Table:
     """Drop the texts of a class that has no other text, name their classes and count them.
 
     Args:
-        table: Texts with classes, one source after another.
-        counts: Counts of the sources; they are updated.
+        table: Texts with classes.
     """
-    names = values_of(table, CLASS)
+    names = table[CLASS]
     texts: dict[str, set[str]] = defaultdict(set)
-    for text, name in zip(values_of(table, "sentence1"), names, strict=True):
+    for text, name in zip(table["sentence1"], names, strict=True):
         texts[name].add(text)
     alone = [name for name, of_class in texts.items() if len(of_class) == 1]
     if alone:
@@ -292,12 +279,12 @@ def with_partners(table: Dataset, counts: Sequence[SourceCount]) -> Dataset:
             ", ".join(alone[:SHOWN_CLASSES]),
             f", and {more:,} more" if more > 0 else "",
         )
-    return select_rows(table, np.array([len(texts[name]) > 1 for name in names], bool), counts, NO_PAIR)
+    return table.drop(np.array([len(texts[name]) == 1 for name in names], bool), NO_PAIR)
 
 
-def _report_classes(table: Dataset) -> None:
+def _report_classes(table: Table) -> None:
     classes: dict[str, set[str]] = defaultdict(set)
-    for text, name in zip(values_of(table, "sentence1"), values_of(table, CLASS), strict=True):
+    for text, name in zip(table["sentence1"], table[CLASS], strict=True):
         classes[text].add(name)
     several = sum(len(names) > 1 for names in classes.values())
     log.info(

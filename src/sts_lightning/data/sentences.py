@@ -7,8 +7,6 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Unpack
 
-from datasets import Dataset
-
 from sts_lightning.core.errors import DataError
 from sts_lightning.data.collate import View
 from sts_lightning.data.counts import SENTENCES
@@ -17,7 +15,7 @@ from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
 from sts_lightning.data.files import Files, only_file, read_files, training_files
 from sts_lightning.data.readers.row_values import fold, is_blank
 from sts_lightning.data.readers.text_files import SUFFIXES, read_lines, suffix_of
-from sts_lightning.data.tables import SourceCount, check_limit, make_table, sample_rows, sentence_columns
+from sts_lightning.data.table import SourceCount, Table, check_limit, sentence_columns
 
 [SENTENCE] = sentence_columns(1)
 
@@ -62,14 +60,14 @@ def sentences(
 
     def read() -> Splits:
         files = training_files(root, path, PUBLISHED, "unsup/sentences.txt", part="wiki")
-        table, counts = read_files(files, partial(read_sentences, folded=published))
-        return evaluation.complete(sample_rows(table, limit, counts), counts, published)
+        table = read_files(files, partial(read_sentences, folded=published))
+        return evaluation.complete(table.sample(limit), published)
 
     repeated = repeated_views(views, repetition, seed, official_repetition)
     return DataSet(read, repeated, "none", "sentences", published_rows=SENTENCES if published else None)
 
 
-def read_sentences(path: Path, name: str, folded: bool) -> tuple[Dataset, SourceCount]:
+def read_sentences(path: Path, name: str, folded: bool) -> Table:
     """Read the sentences of a file, with white space folded only where the file is a published one."""
     if suffix_of(path) in SUFFIXES:
         raise DataError(
@@ -82,7 +80,7 @@ def read_sentences(path: Path, name: str, folded: bool) -> tuple[Dataset, Source
     if not texts:
         raise DataError("the file has no sentences.", path)
     count = SourceCount(name, len(lines), {"empty line": len(lines) - len(texts)})
-    return make_table({SENTENCE: texts}), count
+    return Table({SENTENCE: texts}, [count])
 
 
 def repeated_views(count: int, repetition: float, seed: int, official: bool = False) -> tuple[View, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from datasets import concatenate_datasets
 
 from sts_lightning.core.choices import DevSet, SentEvalText
 from sts_lightning.data.counts import STS_PAIRS, STS_POSITIVES
@@ -11,7 +10,7 @@ from sts_lightning.data.data_set import DataSet, Splits
 from sts_lightning.data.dev_and_tests import DevAndTests
 from sts_lightning.data.overlap import OverlapFilter, pairs_in_tables, why_dropped
 from sts_lightning.data.readers.sts_sets import load_sickr, load_stsb
-from sts_lightning.data.tables import SCORE_RANGE, SourceCount
+from sts_lightning.data.table import SCORE_RANGE, concatenate
 
 
 def sts_train(
@@ -47,22 +46,15 @@ def sts_train(
     published = STS_PAIRS[filter] if positives_from is None else STS_POSITIVES.get((filter, positives_from))
 
     def read() -> Splits:
-        tests = pairs_in_tables(evaluation.test_pairs(), filter)
-        tables, counts = [], []
+        tests, tables = pairs_in_tables(evaluation.test_pairs(), filter), []
         for name, load in (("STS-B train", load_stsb), ("SICK-R train", load_sickr)):
-            table = load(root, "train")
-            # By the text of the files, so that the corpus is the same whatever text trains.
-            rows = np.flatnonzero(~tests.rows_in(table))
-            if senteval_text != "raw":
-                table = load(root, "train", senteval_text)
-            clean = table.select(rows)
-            dropped = {why_dropped(filter): len(table) - len(clean)}
+            # Compared by the text of the files, so that the corpus is the same whatever text trains.
+            leaked = tests.rows_in(load(root, "train"))
+            table = load(root, "train", senteval_text).read_from(name).drop(leaked, why_dropped(filter))
             if positives_from is not None:
-                similar = [row for row, score in enumerate(clean["label"]) if score >= positives_from]
-                dropped[f"below data.positives_from={positives_from:g}"] = len(clean) - len(similar)
-                clean = clean.select(similar)
-            tables.append(clean)
-            counts.append(SourceCount(name, len(table), dropped))
-        return evaluation.complete(concatenate_datasets(tables), counts, published is not None)
+                less = np.asarray(table["label"]) < positives_from
+                table = table.drop(less, f"below data.positives_from={positives_from:g}")
+            tables.append(table)
+        return evaluation.complete(concatenate(tables), published is not None)
 
     return DataSet(read, label="score" if positives_from is None else "none", published_rows=published)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from datasets import Dataset
-
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.readers.sts_sets import STSTask, tables_of
-from sts_lightning.data.tables import hash_pairs, make_table
+from sts_lightning.data.table import Table, hash_pairs
 
 Task: TypeAlias = STSTask | Ranking
 """A test task."""
 
-Dev: TypeAlias = Dataset | Ranking
+Dev: TypeAlias = Table | Ranking
 """Scored pairs, or queries, by which weights are selected."""
 
 
@@ -28,23 +26,23 @@ def rankings_of(tasks: Iterable[Task]) -> list[Ranking]:
     return [task for task in tasks if isinstance(task, Ranking)]
 
 
-def pairs_in(tasks: Iterable[Task]) -> list[Dataset]:
+def pairs_in(tasks: Iterable[Task]) -> list[Table]:
     """Return all pairs of tasks: scored ones, and queries with their answers."""
     return [table for task in tasks for table in _tables(task)]
 
 
-def _tables(task: Task) -> list[Dataset]:
+def _tables(task: Task) -> list[Table]:
     return [task.pairs] if isinstance(task, Ranking) else tables_of([task])
 
 
-def texts_in(dev: Dev, tasks: Iterable[Task]) -> list[Dataset]:
+def texts_in(dev: Dev, tasks: Iterable[Task]) -> list[Table]:
     """Return all texts of dev and test data, as tables of sentences."""
-    found: list[Dataset] = []
+    found: list[Table] = []
     for each in (dev, *tasks):
         if isinstance(each, Ranking):
-            found += [make_table({"sentence1": texts}) for _, texts in each.texts()]
+            found += [Table({"sentence1": texts}) for _, texts in each.texts()]
         else:
-            found += [each] if isinstance(each, Dataset) else tables_of([each])
+            found += [each] if isinstance(each, Table) else tables_of([each])
     return found
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
 
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.tables import gold_of, parts_of
+from sts_lightning.data.table import Table, gold_of, parts_of
 from sts_lightning.data.tasks import Dev
 from sts_lightning.evaluation.retrieval import TITLES, mean_scores
 from sts_lightning.evaluation.statistics import correlate
@@ -29,13 +28,13 @@ def title_of(monitor: str) -> str:
     return TITLES.get(monitor.removeprefix("dev/"), "Spearman")
 
 
-def dev_tasks(dev: Dataset) -> list[STSTask]:
+def dev_tasks(dev: Table) -> list[STSTask]:
     """Return dev pairs as a task, or a suite as a task for each part."""
-    parts = {name: dev.select(range(len(dev))[rows]) for name, rows in parts_of(dev).items()}
+    parts = {name: dev[rows] for name, rows in parts_of(dev).items()}
     return [STSTask(name, {name: table}) for name, table in (parts or {"dev": dev}).items()]
 
 
-def score_dev(cosines: np.ndarray, dev: Dataset) -> dict[str, Any]:
+def score_dev(cosines: np.ndarray, dev: Table) -> dict[str, Any]:
     """Correlate the cosines (N,) of N dev pairs with their scores; of a suite, the means over its parts."""
     gold = gold_of([dev])
     parts = {name: correlate(cosines[rows], gold[rows]) for name, rows in parts_of(dev).items()}

@@ -9,7 +9,6 @@ import numpy as np
 from scipy.stats import rankdata
 
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.tables import pairs_of
 from sts_lightning.runs.predictions import OfTask, of_pairs
 
 
@@ -52,7 +51,7 @@ def find_disagreements(
     disagreements: list[Disagreement] = []
     for task in tasks:
         similarities, gold = of_pairs(found)[task.name]
-        pairs = [pair for table in task.subsets.values() for pair in pairs_of(table)]
+        pairs = [pair for table in task.subsets.values() for pair in table.pairs]
         places = [(rankdata(values) - 0.5) / len(values) for values in (gold, similarities)]
         distinct: dict[tuple[str, str], Disagreement] = {}
         for row in np.argsort(-np.abs(places[0] - places[1]), kind="stable"):

@@ -17,12 +17,11 @@ from importlib.resources import files
 from typing import Literal, get_args
 
 import numpy as np
-from datasets import Dataset
 
 from sts_lightning.core.files import parse_json
 from sts_lightning.data.overlap import Equality, Pair, PairIndex, plain_words
 from sts_lightning.data.readers.row_values import fold
-from sts_lightning.data.tables import pairs_of
+from sts_lightning.data.table import Table
 from sts_lightning.evaluation.statistics import Predictions, correlate
 from sts_lightning.runs.predictions import of_pairs
 
@@ -57,7 +56,7 @@ class Leak:
 Pairs = Sequence[Pair]
 
 
-def find_leaks(train: Pairs, tests: Mapping[str, Iterable[Dataset]], near: float | None = 0.8) -> list[Leak]:
+def find_leaks(train: Pairs, tests: Mapping[str, Iterable[Table]], near: float | None = 0.8) -> list[Leak]:
     """Find the training pairs that occur in a test set, once for each set, with their strongest kind.
 
     Args:
@@ -74,7 +73,7 @@ def find_leaks(train: Pairs, tests: Mapping[str, Iterable[Dataset]], near: float
     leaks: list[Leak] = []
     unmatched: dict[str, list[int]] = {}
     pairs = {
-        task: list(dict.fromkeys(pair for table in tables for pair in pairs_of(table)))
+        task: list(dict.fromkeys(pair for table in tables for pair in table.pairs))
         for task, tables in tests.items()
     }
     for task, members in pairs.items():

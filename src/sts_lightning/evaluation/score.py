@@ -14,7 +14,7 @@ from sts_lightning.core.choices import Aggregate, StoredAs, TextFound
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.readers.sts_sets import tables_of
-from sts_lightning.data.tables import gold_of
+from sts_lightning.data.table import gold_of
 from sts_lightning.data.tasks import Dev, Task, rankings_of, scored_tasks
 from sts_lightning.evaluation.binary import best_thresholds, is_binary, score_binary
 from sts_lightning.evaluation.dev_scores import ranking_entry, score_dev

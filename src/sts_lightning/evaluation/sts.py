@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
-from datasets import Dataset
 
 from sts_lightning.core.choices import Aggregate
 from sts_lightning.data.readers.sts_sets import STSTask, tables_of
-from sts_lightning.data.tables import gold_of, values_of
+from sts_lightning.data.table import Table, gold_of
 from sts_lightning.data.tasks import Task, rankings_of, scored_tasks
 from sts_lightning.evaluation.binary import Thresholds, describe, is_binary, score_binary
 from sts_lightning.evaluation.dev_scores import ranking_entry
@@ -39,27 +38,24 @@ def evaluate_sts(encoder: Encoder, tasks: Sequence[STSTask], aggregate: Aggregat
     return score_tasks(tasks, encode_pairs(encoder, tables_of(tasks)), aggregate)
 
 
-def encode_pairs(encoder: Encoder, tables: Sequence[Dataset]) -> list[np.ndarray]:
+def encode_pairs(encoder: Encoder, tables: Sequence[Table]) -> list[np.ndarray]:
     """Compute the cosines of the pairs of each table; see `encode_tables` and `table_cosines`."""
     return table_cosines(encode_tables(encoder, tables), tables)
 
 
-def encode_tables(encoder: Encoder, tables: Sequence[Dataset]) -> Embedded:
+def encode_tables(encoder: Encoder, tables: Sequence[Table]) -> Embedded:
     """Encode each distinct sentence of all tables once.
 
     Raises:
         TrainingError: A vector is NaN or infinite.
     """
-    columns = (values_of(table, column) for table in tables for column in ("sentence1", "sentence2"))
+    columns = (table[column] for table in tables for column in ("sentence1", "sentence2"))
     return encode_distinct(encoder, (text for column in columns for text in column))
 
 
-def table_cosines(vectors: Embedded, tables: Sequence[Dataset]) -> list[np.ndarray]:
+def table_cosines(vectors: Embedded, tables: Sequence[Table]) -> list[np.ndarray]:
     """Compute the cosines of the pairs of each table, in float64."""
-    return [
-        pair_cosines(vectors[values_of(table, "sentence1")], vectors[values_of(table, "sentence2")])
-        for table in tables
-    ]
+    return [pair_cosines(vectors[table["sentence1"]], vectors[table["sentence2"]]) for table in tables]
 
 
 def score_tasks(

@@ -10,7 +10,6 @@ from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
 from omegaconf import DictConfig
 
 from sts_lightning.core.choices import SentEvalText, TextFound
@@ -18,7 +17,7 @@ from sts_lightning.core.errors import ConfigError, at_setting
 from sts_lightning.data.files import load_test_files
 from sts_lightning.data.readers.row_values import check_score_range
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, load_sts_tasks, tables_of, text_found
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 from sts_lightning.data.tasks import Task, hashes_of, rankings_of, scored_tasks
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb import MTEBScore, evaluate_mteb, find_mteb_tasks
@@ -51,7 +50,7 @@ class Suite:
 
     score: Score
     text: TextFound | None = None
-    tables: Sequence[Dataset] = ()
+    tables: Sequence[Table] = ()
     hashes: Mapping[str, str] = field(default_factory=dict)
     title: Sequence[str] = ("Score",)
 
@@ -156,7 +155,7 @@ def open_sts(cfg: DictConfig, names: tuple[str, ...], text: SentEvalText) -> Sui
         ranks = {} if found.ranks is None else {"rank": found.ranks}
         return {**found.test, **ranks}, spearman_row(found.test)
 
-    texts = [*tables, *(make_table({"sentence1": texts}) for task in rankings for _, texts in task.texts())]
+    texts = [*tables, *(Table({"sentence1": texts}) for task in rankings for _, texts in task.texts())]
     title = ("Spearman x 100", f"aggregate={cfg.aggregate}")
     return Suite(score, text_found(tables), texts, hashes_of(tasks), title)
 

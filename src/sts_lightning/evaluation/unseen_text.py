@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from datasets import Dataset
-
-from sts_lightning.data.tables import NEGATIVES, values_of
+from sts_lightning.data.table import NEGATIVES, Table
 from sts_lightning.models.encoder import SentenceEncoder
 
 log = logging.getLogger(__name__)
@@ -20,7 +18,7 @@ MANY_UNKNOWN = 0.1
 
 
 def report_truncation(
-    encoder: SentenceEncoder, evaluated: Sequence[Dataset], trained: Dataset | None = None
+    encoder: SentenceEncoder, evaluated: Sequence[Table], trained: Table | None = None
 ) -> None:
     """Log the shares of the texts that an encoder truncates, and of the tokens that it does not know."""
     parts = [("dev and test texts", evaluated, encoder.tokenizer.lengths.eval)]
@@ -29,10 +27,10 @@ def report_truncation(
     report_unseen(encoder, [(name, columns_of(tables), length) for name, tables, length in parts])
 
 
-def columns_of(tables: Sequence[Dataset]) -> list[Sequence[str | None]]:
+def columns_of(tables: Sequence[Table]) -> list[Sequence[str | None]]:
     """Return the columns of tables that hold sentences."""
-    columns = [table[name] for table in tables for name in table.column_names if name.startswith("sentence")]
-    lists = [values_of(table, NEGATIVES) for table in tables if NEGATIVES in table.column_names]
+    columns = [table[name] for table in tables for name in table.columns if name.startswith("sentence")]
+    lists = [table[NEGATIVES] for table in tables if NEGATIVES in table.columns]
     # Of joint data another part has None.
     return columns + [[text for listed in column for text in listed or ()] for column in lists]
 

@@ -15,7 +15,7 @@ import torch
 
 from sts_lightning.core.choices import Role
 from sts_lightning.core.errors import CheckpointError
-from sts_lightning.models.compute.inference import is_out_of_memory
+from sts_lightning.models.compute.budget import is_out_of_memory
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.loading.hub import ModelFiles

@@ -15,8 +15,9 @@ from transformers import PreTrainedModel
 
 from sts_lightning.core.choices import Precision
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.models.compute.budget import TokenBudget
 from sts_lightning.models.compute.gradient_cache import recomputed
-from sts_lightning.models.compute.inference import Halving, to_device
+from sts_lightning.models.compute.inference import to_device
 from sts_lightning.models.compute.masks import skip_mask_inspection
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.loading.backbone import DTYPES, is_causal, plain
@@ -180,7 +181,7 @@ class ChunkEncoder(nn.Module):
         """Embed tokenised sentences: chunk by chunk through the backbone and the pooling, then `project`.
 
         The vectors of the chunks are put back in order, so that the result and the gradient are those of one
-        padded block. In evaluation, chunks are halved where memory runs out.
+        padded block. In evaluation, chunks become smaller where memory runs out.
 
         Args:
             rows: Tokenised sentences.
@@ -203,7 +204,8 @@ class ChunkEncoder(nn.Module):
             inputs = zip(runs, rows.chunks, self._look_up(rows.chunks), strict=True)
             vectors = torch.cat([run(chunk, embedded) for run, chunk, embedded in inputs])
         else:
-            vectors = torch.cat(list(map(Halving(self.embed_chunk), rows.chunks)))
+            within = partial(TokenBudget().embed, self.embed_chunk)
+            vectors = torch.cat(list(map(within, rows.chunks)))
         vectors = rows.in_sentence_order(vectors)
         return self.project(vectors) if project else vectors
 

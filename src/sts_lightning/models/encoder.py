@@ -19,16 +19,16 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.core.choices import DtypeName, Frozen, Quantization, Role, TextEdit
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.hardware import encoding_chunk_tokens
 from sts_lightning.core.processes import Shard
 from sts_lightning.models.chunk_encoder import ChunkEncoder, reads_causally
+from sts_lightning.models.compute.budget import TokenBudget
 from sts_lightning.models.compute.inference import (
     SLICE,
-    Halving,
     embed_chunks,
     evaluation_mode,
     to_device,
     to_host,
-    usual_chunk_tokens,
 )
 from sts_lightning.models.encoding import Base, EncodingConfig, takes_settings
 from sts_lightning.models.loading.backbone import Loader, load_backbone
@@ -256,7 +256,7 @@ class SentenceEncoder(ChunkEncoder):
             raise ValueError(f"dim must lie between 1 and {self.dimension}, the size of a vector, got {dim}.")
         if not sentences:
             return np.zeros((0, dim or self.dimension), dtype=np.float32)
-        chunk_tokens = chunk_tokens or usual_chunk_tokens(self.device.type)
+        chunk_tokens = chunk_tokens or encoding_chunk_tokens(self.device.type)
         if progress is None:
             many = sum(map(len, sentences)) >= MANY_CHUNKS * chunk_tokens * CHARACTERS
             progress = many and Console().is_terminal
@@ -291,7 +291,7 @@ class SentenceEncoder(ChunkEncoder):
         def embed(chunk: dict[str, Tensor]) -> Tensor:
             return self.embed_chunk(self._to_device(chunk), prefix=prefix)
 
-        embed_or_halve = Halving(embed)
+        within = partial(TokenBudget().embed, embed)
         # Reading inner layers registers hooks in the modules, which is not safe in threads.
         threaded = self.device.type == "cpu" and not self._reads_inner_layers
         # The texts of a slice have similar lengths, so that chunks are as dense as if all were tokenised at
@@ -312,8 +312,8 @@ class SentenceEncoder(ChunkEncoder):
             bare: Tensor | None = None
             if batch.baseline is not None:  # the bare templates are the last chunk
                 *chunks, last = chunks
-                bare, places = embed_or_halve(last), places[:-1]
-            embedded = embed_chunks(embed_or_halve, chunks, threaded)
+                bare, places = within(last), places[:-1]
+            embedded = embed_chunks(within, chunks, threaded)
             for place, pooled in zip(places, embedded, strict=True):
                 if bare is not None and batch.baseline is not None:
                     pooled = pooled - bare[to_device(batch.baseline[place], bare.device)]

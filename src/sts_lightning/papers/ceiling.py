@@ -10,7 +10,7 @@ from scipy import stats
 from sts_lightning.cli.options import DATA_ROOT
 from sts_lightning.core.console import print_scores
 from sts_lightning.data.readers.sts_sets import load_sts_tasks
-from sts_lightning.data.tables import gold_of
+from sts_lightning.data.table import gold_of
 
 
 def ceiling(gold: np.ndarray) -> float:

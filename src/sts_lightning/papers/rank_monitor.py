@@ -14,12 +14,13 @@ from lightning.pytorch.callbacks import Callback
 
 from sts_lightning.core.choices import Views
 from sts_lightning.core.errors import ConfigError, check_choice
+from sts_lightning.core.hardware import encoding_chunk_tokens
 from sts_lightning.data.ranking import Ranking
-from sts_lightning.data.tables import SCORE_RANGE
+from sts_lightning.data.table import SCORE_RANGE
 from sts_lightning.evaluation.dev_scores import dev_tasks
 from sts_lightning.evaluation.encoding import encode_distinct
 from sts_lightning.evaluation.statistics import correlate, pair_cosines
-from sts_lightning.models.compute.inference import evaluation_mode, usual_chunk_tokens
+from sts_lightning.models.compute.inference import evaluation_mode
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.papers.alignment import (
     alignment,
@@ -193,7 +194,7 @@ def dropout_views(encoder: SentenceEncoder, sentences: Sequence[str]) -> tuple[n
     Returns:
         Two float32 arrays, each of shape (N, D).
     """
-    rows = encoder.prepare(usual_chunk_tokens(encoder.device.type), training=False)([sentences], [None])
+    rows = encoder.prepare(encoding_chunk_tokens(encoder.device.type), training=False)([sentences], [None])
     rows = move_data_to_device(rows, encoder.device)
     states = random_states(encoder.device)
     try:

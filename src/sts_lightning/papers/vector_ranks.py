@@ -8,7 +8,6 @@ from typing import TypedDict
 import numpy as np
 
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.tables import values_of
 from sts_lightning.evaluation.encoding import Embedded
 from sts_lightning.evaluation.statistics import unit_rows
 
@@ -50,7 +49,7 @@ def rank_tasks(tasks: Sequence[STSTask], vectors: Embedded) -> RankResult:
     results: dict[str, TaskRanks] = {}
     for task in tasks:
         first, second = (
-            [text for table in task.subsets.values() for text in values_of(table, column)]
+            [text for table in task.subsets.values() for text in table[column]]
             for column in ("sentence1", "sentence2")
         )
         both, alone = (vectors[list(dict.fromkeys(texts))] for texts in (first + second, first))

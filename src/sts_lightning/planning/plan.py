@@ -24,7 +24,6 @@ from sts_lightning.core.console import print_line
 from sts_lightning.core.errors import ConfigError, DataError, UserError, counted
 from sts_lightning.core.hardware import cpu_multiplies_bfloat16, training_chunk_tokens
 from sts_lightning.data.ranking import Ranking
-from sts_lightning.data.tables import values_of
 from sts_lightning.data.tasks import texts_in
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.meta import stored_bytes
@@ -372,7 +371,7 @@ def _count(
 
 
 def _sentences(tables: Iterable[Any]) -> set[str]:
-    columns = (values_of(table, name) for table in tables for name in table.column_names)
+    columns = (table[name] for table in tables for name in table.columns)
     return {text for column in columns for text in column if isinstance(text, str)}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.files import write_atomic
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.tables import gold_of
+from sts_lightning.data.table import gold_of
 from sts_lightning.data.tasks import Task, hashes_of
 from sts_lightning.runs.folder import RunFolder, missing_run_error
 

@@ -13,12 +13,11 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-from datasets import Dataset
 
 from sts_lightning.core.errors import check_range
 from sts_lightning.data.data_set import DataSet, Splits, column_views
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.tables import LABELLED, SourceCount, sentence_columns, table_of_rows
+from sts_lightning.data.table import LABELLED, Table, sentence_columns
 
 FORMS = {
     "actor": "the doctor / the physician, a farmer / a grower, the teacher / the schoolmaster, "
@@ -85,12 +84,11 @@ def toy(
     for name, size in (("train_size", train_size), ("dev_size", dev_size), ("test_size", test_size)):
         check_range(name, size, 2, 1_000_000)  # a third of the sentences of the language
 
-    def read_with(generate: Callable[[int, np.random.Generator], Dataset]) -> Splits:
+    def read_with(generate: Callable[[int, np.random.Generator], Table]) -> Splits:
         return Splits(
-            generate(train_size, np.random.default_rng(0)),
+            generate(train_size, np.random.default_rng(0)).read_from(f"toy {kind}"),
             scored_pairs(dev_size, np.random.default_rng(1)),
             [STSTask("toy", {"test": scored_pairs(test_size, np.random.default_rng(2))})],
-            [SourceCount(f"toy {kind}", train_size)],
         )
 
     if kind == "classes":
@@ -116,7 +114,7 @@ def similarity(first: np.ndarray, second: np.ndarray) -> float:
     return float(WEIGHTS[first == second].sum())
 
 
-def scored_pairs(size: int, rng: np.random.Generator) -> Dataset:
+def scored_pairs(size: int, rng: np.random.Generator) -> Table:
     """Generate pairs that share a random number of slots, with their scores."""
     rows = []
     for _ in range(size):
@@ -124,10 +122,10 @@ def scored_pairs(size: int, rng: np.random.Generator) -> Dataset:
         changed = rng.random(len(SLOTS)) < rng.random()
         second = np.where(changed, rng.integers(_VALUES, size=len(SLOTS)), first)
         rows.append((realise(first, rng), realise(second, rng), similarity(first, second)))
-    return table_of_rows(LABELLED, rows)
+    return Table.of_rows(LABELLED, rows)
 
 
-def classed_pairs(size: int, rng: np.random.Generator) -> Dataset:
+def classed_pairs(size: int, rng: np.random.Generator) -> Table:
     """Generate pairs of random classes: no shared slot (0), some (1) or all (2)."""
     rows = []
     for _ in range(size):
@@ -138,10 +136,10 @@ def classed_pairs(size: int, rng: np.random.Generator) -> Dataset:
         shared[: {0: 0, 1: int(rng.integers(1, len(SLOTS))), 2: len(SLOTS)}[label]] = True
         second = np.where(rng.permutation(shared), first, other)
         rows.append((realise(first, rng), realise(second, rng), label))
-    return table_of_rows(LABELLED, rows)
+    return Table.of_rows(LABELLED, rows)
 
 
-def triplets(size: int, rng: np.random.Generator) -> Dataset:
+def triplets(size: int, rng: np.random.Generator) -> Table:
     """Generate triplets of an anchor, a paraphrase, and a sentence with another place and time."""
     rows = []
     for _ in range(size):
@@ -149,4 +147,4 @@ def triplets(size: int, rng: np.random.Generator) -> Dataset:
         negative = anchor.copy()
         negative[3:] = (anchor[3:] + rng.integers(1, _VALUES, size=2)) % _VALUES
         rows.append(tuple(realise(meaning, rng) for meaning in (anchor, anchor, negative)))
-    return table_of_rows(sentence_columns(3), rows)
+    return Table.of_rows(sentence_columns(3), rows)

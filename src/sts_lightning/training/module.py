@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -13,28 +14,28 @@ import numpy as np
 import torch
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from sts_lightning.core.choices import Frozen
 from sts_lightning.core.errors import TrainingError, counted
+from sts_lightning.core.processes import Shard
 from sts_lightning.data.collate import Batch
 from sts_lightning.data.ranking import Ranking
-from sts_lightning.data.tables import gold_of, identical_pairs
+from sts_lightning.data.table import gold_of, identical_pairs
 from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of, score_dev
 from sts_lightning.evaluation.retrieval import mean_scores, score_queries
 from sts_lightning.evaluation.statistics import pair_cosines
 from sts_lightning.losses.base import Loss, check_scalar
 from sts_lightning.losses.joint import JointLoss
-from sts_lightning.models.compute.inference import is_out_of_memory
+from sts_lightning.models.compute.budget import TokenBudget, is_out_of_memory
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.checks import check_weights
 from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.runs.predictions import OfTask
 from sts_lightning.training.callbacks.progress import random_states, restore_random_states
 from sts_lightning.training.gather import gather_examples
-from sts_lightning.training.micro_batch_search import STEP, find_micro_batch
 
 if TYPE_CHECKING:
     from sts_lightning.regularizers.base import Regularizer
@@ -45,8 +46,28 @@ log = logging.getLogger(__name__)
 MICRO_BATCH = "micro_batch"
 """Key of checkpoints."""
 
+CPU_EXAMPLES = 32
+"""Micro batch of ``auto`` on a CPU, where Linux kills a process instead of denying it memory."""
+
 UNLIMITED = 2**62
-"""Number of padded tokens of a micro batch that is the whole batch, in exchanges between processes."""
+"""What a process says in `STSModule.agree` whose memory has sufficed."""
+
+REMEDY = (
+    "trainer.micro_batch_size=16 or a smaller number bounds the memory and keeps the gradient of the whole "
+    "batch; trainer.gradient_checkpointing=true saves more."
+)
+
+
+class ShortageElsewhere(torch.OutOfMemoryError):
+    """Memory ran out in the step of another process, which is to be repeated.
+
+    Args:
+        tokens: Padded tokens of the micro batches of all processes then; 0: there is no smaller number.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        super().__init__("memory ran out in another process")
+        self.tokens = tokens
 
 
 class STSModule(pl.LightningModule):
@@ -60,19 +81,19 @@ class STSModule(pl.LightningModule):
         optimizer: Factory of the optimiser of this module.
         schedule: Factory of its learning-rate schedule.
         frozen: What of the encoder is frozen, see `Frozen`.
-        keep: Names of frozen weights that checkpoints hold nevertheless, since they do not come from the
-            model's own files.
+        extra_saved: Names of frozen weights that checkpoints hold nevertheless, since they do not come from
+            the model's own files.
         regularizer: Term added to the loss.
         auxiliary: Auxiliary model, which supplies the loss with an argument.
         micro_batch_size: Number of examples whose activations are in memory at a time, by a gradient cache
-            (see `SentenceEncoder.forward`); None for all, ``auto`` for as many rows as fit.
+            (see `SentenceEncoder.forward`); None for all. With ``auto`` it is the whole batch until memory
+            runs out in a step, and on a CPU `CPU_EXAMPLES`.
         official_gather: With W processes, whether to take 1/W of the gradient, as the papers' code does.
         seed: Seed of random numbers that belong to the examples.
 
     Attributes:
-        micro_batch_tokens: Maximum number of padded tokens of a micro batch of this process, which ``auto``
-            finds and a step without memory lowers; None for no limit. It is in checkpoints, since other micro
-            batches draw other dropout.
+        budget: Padded tokens of a micro batch of each process, which a step lowers in which memory runs out.
+            They are in checkpoints, since other micro batches draw other dropout.
         dev_found: What the latest dev evaluation found of each pair, or query.
         steps_peak: Peak of the GPU's allocated memory in bytes in the steps before the latest dev evaluation.
     """
@@ -84,7 +105,7 @@ class STSModule(pl.LightningModule):
         optimizer: Callable[[pl.LightningModule], Optimizer],
         schedule: Callable[[Optimizer], LRScheduler],
         frozen: Frozen = "none",
-        keep: Set[str] = frozenset(),
+        extra_saved: Set[str] = frozenset(),
         regularizer: Regularizer | None = None,
         micro_batch_size: int | Literal["auto"] | None = None,
         official_gather: bool = False,
@@ -97,21 +118,21 @@ class STSModule(pl.LightningModule):
         self.make_optimizer = optimizer
         self.make_schedule = schedule
         self.frozen: Frozen = frozen
-        self.keep = keep
+        self.extra_saved = extra_saved
         self.regularizer = regularizer
         self.auxiliary = auxiliary
         self.micro_batch_size = micro_batch_size
-        self.micro_batch_tokens: int | None = None
+        self.budget = TokenBudget()
         self.official_gather = official_gather
         self.seed = seed
         self.steps_peak = 0
         self._dev_found: list[np.ndarray] = []
         self.dev_found: OfTask
-        self._searched = False
         self._unread: tuple[Tensor, torch.cuda.Event | None, int] | None = None
         self._last_loss: float | None = None
         self._finished: Step | None = None
         self._batch: Batch[TokenizedBatch]
+        self._group: Any = None
         self.strict_loading = False  # frozen weights are absent; on_load_checkpoint checks the others
         self.train()  # encoders are made in evaluation mode, and Lightning's fit keeps the mode it finds
 
@@ -123,21 +144,13 @@ class STSModule(pl.LightningModule):
         return self
 
     def on_train_start(self) -> None:
-        """Find the micro batch that fits, if `micro_batch_size` is ``auto`` and no checkpoint knows it."""
+        """Prepare auxiliary models, the agreement of processes, and the count of memory."""
         if self.auxiliary is not None:
-            self.auxiliary.place(self.device)  # before the search, which counts what is left
-        if self.micro_batch_size == "auto" and not self._searched:
-            data = self.trainer.datamodule  # type: ignore[attr-defined]  # set by Lightning
-            found = find_micro_batch(
-                self.encoder,
-                math.ceil(data.batch_size / self.trainer.world_size),
-                self.encoder.tokenizer.rows_of(data.num_views) + self._extra_views,
-                self.trainer.precision_plugin.forward_context,
-            )
-            tokens = torch.tensor(found or UNLIMITED, device=self.device)
-            smallest = int(self.trainer.strategy.reduce(tokens, reduce_op="min"))
-            self.micro_batch_tokens = smallest if smallest < UNLIMITED else None
-            self._searched = True
+            self.auxiliary.place(self.device)
+        if (
+            Shard.current().world_size > 1
+        ):  # of the hosts: an agreement does not wait for what the GPUs compute
+            self._group = distributed.new_group(backend="gloo")
         self.steps_peak = 0  # an evaluation before the first step has set it
         if self.device.type == "cuda":  # on other devices a call would start CUDA, where there is a card
             torch.cuda.reset_peak_memory_stats()  # the peak of a run is that of its steps
@@ -164,7 +177,9 @@ class STSModule(pl.LightningModule):
 
         A batch that is no larger than a micro batch is not recomputed.
         """
-        examples, tokens = self.micro_batch_size, self.micro_batch_tokens
+        examples, tokens = self.micro_batch_size, self.budget.tokens
+        if examples == "auto" and self.device.type == "cpu":
+            examples = CPU_EXAMPLES
         if not self.training:
             return batch.rows, False
         per_example, rows, fits = self.encoder.tokenizer.rows_of(batch.num_views), None, True
@@ -172,7 +187,7 @@ class STSModule(pl.LightningModule):
             most = max(1, examples // batch.shard.world_size)
             rows, fits = most * per_example, batch.shard.size_of(batch.size) <= most
         if tokens is not None:
-            # An auxiliary model may embed further rows before the backward pass; the search has counted them.
+            # An auxiliary model may embed further rows before the backward pass.
             needed = 1 + self._extra_views / per_example
             fits = fits and batch.rows.padded_tokens * needed <= tokens
         return batch.rows.limited(rows, tokens), not fits
@@ -189,6 +204,8 @@ class STSModule(pl.LightningModule):
     def _gather(self, vectors: Tensor, batch: Batch[TokenizedBatch]) -> Tensor:
         """Gather the rows of each process, (V * b, D), into the batch, (V, B, D)."""
         views = vectors.unflatten(0, (batch.num_views, -1))
+        if self.training:
+            self.agree()
         return gather_examples(views, batch.size, batch.shard, self.official_gather)
 
     def read_batch(self, batch: Batch[TokenizedBatch]) -> dict[str, Any]:
@@ -204,7 +221,7 @@ class STSModule(pl.LightningModule):
         # What an auxiliary model embeds with gradient comes before the encoder's chunks in the backward pass.
         pooled = self.encoder(rows, recompute, project=False, keep_last=self._extra_views == 0)
         position = (self.seed, self.current_epoch, batch_idx)
-        return Step(self.encoder, batch, rows, recompute, pooled, position, self.official_gather)
+        return Step(self.encoder, batch, rows, recompute, pooled, position, self.official_gather, self.agree)
 
     def training_step(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Tensor:
         """Return the loss of a batch.
@@ -229,12 +246,6 @@ class STSModule(pl.LightningModule):
         self._log_step(loss.detach(), batch)
         self._finished = step
         return loss
-
-    def on_after_backward(self) -> None:
-        """Let the auxiliary model learn from the step, once no lack of memory can repeat it."""
-        step, self._finished = self._finished, None
-        if self.auxiliary is not None and step is not None:
-            self.auxiliary.update(step)
 
     def _keep_loss(self, loss: Tensor) -> None:
         """Remember the loss for `_read_loss`; on a CPU read it at once, before the weights change."""
@@ -271,21 +282,30 @@ class STSModule(pl.LightningModule):
         optimizer: Optimizer | LightningOptimizer,
         optimizer_closure: Callable[[], Any] | None = None,
     ) -> None:
-        """Take a step; one in which memory runs out is repeated in smaller micro batches.
+        """Take a step; where memory runs out in a process, all repeat it in smaller micro batches.
 
-        Its gradient is the same but for other draws of dropout. With several processes the run ends, since
-        the others wait for this one in the middle of an exchange.
+        The gradient is the same but for other draws of dropout.
         """
 
         def closure() -> Any:
             states = random_states(self.device)
             while True:
                 try:
-                    return None if optimizer_closure is None else optimizer_closure()
+                    with self._own_gradient():
+                        loss = None if optimizer_closure is None else optimizer_closure()
+                    self.agree()
+                    break
                 except (RuntimeError, MemoryError) as error:
-                    if not is_out_of_memory(error) or self.trainer.world_size > 1 or not self._step_down():
+                    if not is_out_of_memory(error):
+                        raise
+                    if isinstance(error, ShortageElsewhere):
+                        tokens = error.tokens
+                    else:
+                        tokens = self._least(self._smaller())
+                    if tokens == 0:
                         raise
                 # Only here, after the exception, nothing refers to the activations any more.
+                self._shrink(tokens)
                 self._finished = None
                 optimizer.zero_grad()
                 # On a CPU a backward pass that failed keeps its activations until there is another one.
@@ -293,35 +313,84 @@ class STSModule(pl.LightningModule):
                 if self.device.type == "cuda":
                     torch.cuda.empty_cache()
                 restore_random_states(states, self.device)
+            self._average_gradient()
+            step, self._finished = self._finished, None
+            if self.auxiliary is not None and step is not None:  # no lack of memory can repeat it now
+                self.auxiliary.update(step)
+            return loss
 
         super().optimizer_step(epoch, batch_idx, optimizer, closure)
+
+    def agree(self) -> None:
+        """Find out whether the memory of every process has sufficed up to here, before an exchange with them.
+
+        A process whose memory runs out takes part in the next agreement wherever it is, and in no exchange.
+        The others would otherwise wait for it in the exchange for ever. A step has an agreement before each
+        gather and one before the mean of the gradients: each is one integer, between the hosts.
+
+        Raises:
+            ShortageElsewhere: The memory of another one has not sufficed.
+        """
+        if (tokens := self._least(UNLIMITED)) < UNLIMITED:
+            raise ShortageElsewhere(tokens)
+
+    def _least(self, tokens: int) -> int:
+        """Return the least of the numbers of all processes."""
+        if self._group is None:
+            return tokens
+        least = torch.tensor(tokens)
+        distributed.all_reduce(least, op=distributed.ReduceOp.MIN, group=self._group)
+        return int(least)
+
+    @contextmanager
+    def _own_gradient(self) -> Iterator[None]:
+        """Keep each process's gradient to itself: DDP would exchange it before all processes have one."""
+        if self._group is None:
+            yield
+            return
+        wrapped: Any = self.trainer.model
+        try:
+            with wrapped.no_sync():
+                yield
+        finally:  # after a failure too: all processes send buffers before the next step, or none
+            wrapped.require_forward_param_sync = True
+
+    def _average_gradient(self) -> None:
+        """Take the mean of the processes' gradients, as DDP does: divided first."""
+        if self._group is None:
+            return
+        gradients = [weight.grad for weight in self.parameters() if weight.grad is not None]
+        for gradient in gradients:
+            gradient /= self.trainer.world_size
+        exchanges: list[Any] = [distributed.all_reduce(gradient, async_op=True) for gradient in gradients]
+        for exchange in exchanges:
+            exchange.wait()
 
     def on_train_batch_start(self, batch: Batch[TokenizedBatch], batch_idx: int) -> None:
         """Remember the batch, for a step in which memory runs out."""
         self._batch = batch
 
-    def _step_down(self) -> bool:
-        """Lower the limit of micro batches below the largest chunk; return whether that was possible."""
+    def _smaller(self) -> int:
+        """Return the padded tokens of the next smaller micro batches; 0 where each has one row already."""
         chunks, recompute = self.chunks_of(self._batch)
         rows, width = chunks.largest_chunk
         # Without recomputation all chunks were in memory: the first remedy is to keep one at a time.
         divide = recompute or len(chunks.chunks) == 1
-        if divide and rows == 1:
-            return False
-        fewer = min(rows - 1, round((1 - STEP) * rows)) if divide else rows
-        self.micro_batch_tokens = fewer * width
+        return self.budget.smaller(rows, width) if divide else rows * width
+
+    def _shrink(self, tokens: int) -> None:
+        self.budget.shrink(tokens)
         log.warning(
             "WARNING: memory ran out at step %d, which is repeated; micro batches now have at most %d "
             "padded tokens",
             self.global_step + 1,
-            self.micro_batch_tokens,
+            tokens,
         )
-        return True
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Store the limit of micro batches, after a check of the last loss: no checkpoint holds NaN."""
         self._read_loss()
-        checkpoint[MICRO_BATCH] = {"setting": self.micro_batch_size, "tokens": self.micro_batch_tokens}
+        checkpoint[MICRO_BATCH] = {"setting": self.micro_batch_size, "tokens": self.budget.tokens}
 
     def on_train_end(self) -> None:
         """Check the last loss."""
@@ -428,12 +497,12 @@ class STSModule(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # overloads
-        """Return trainable parameters, buffers, the weights in `keep`, and their copies (`frozen_copy`)."""
+        """Return trainable parameters, buffers, `extra_saved`, and their copies (`frozen_copy`)."""
         trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
         buffers = {name for name, _ in self.named_buffers()}
         copy = None if self.auxiliary is None else self.auxiliary.frozen_copy
         copies = {f"auxiliary.{copy}.{name.removeprefix('encoder.')}" for name in trained} if copy else set()
-        stored = trained | buffers | copies | self.keep
+        stored = trained | buffers | copies | self.extra_saved
         whole: dict[str, Any] = super().state_dict(*args, **kwargs)
         prefix = kwargs.get("prefix", "")  # of a module around this one, whose other values stay
         for name in [name for name in whole if name.startswith(prefix)]:
@@ -450,7 +519,7 @@ class STSModule(pl.LightningModule):
         check_weights(self.state_dict(), checkpoint["state_dict"], "the checkpoint")
         stored = checkpoint.get(MICRO_BATCH, {})
         if stored and stored["setting"] == self.micro_batch_size:
-            self.micro_batch_tokens, self._searched = stored["tokens"], True
+            self.budget.tokens = stored["tokens"]
 
 
 def on_host(value: float) -> Tensor:

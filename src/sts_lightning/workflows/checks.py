@@ -27,7 +27,7 @@ from sts_lightning.core.hardware import Machine, cuda_devices, resolve_machine
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.draws import empty_places
 from sts_lightning.data.module import DataModule
-from sts_lightning.data.tables import SCORE_RANGE, values_of
+from sts_lightning.data.table import SCORE_RANGE
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss, check_declared
 from sts_lightning.losses.joint import JointLoss
@@ -348,7 +348,7 @@ def check_examples(loss: Loss, data: DataModule) -> None:
     """
     for name, each in losses_by_part(loss, data).items():
         part, rows = data.parts[name], data.splits[name].train
-        labels = values_of(rows, "label") if part.label == "score" and each.needs.different_labels else []
+        labels = rows["label"] if part.label == "score" and each.needs.different_labels else []
         if labels and min(labels) == max(labels):
             same = f"all {len(labels):,} training pairs have the score {data.source_score(labels[0], name):g}"
             text, hint = f"compares scores, but {same}.", "loss=cosine_mse does not compare them."

@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 
 from sts_lightning.core.errors import DataError, counted
 from sts_lightning.data.readers.row_values import fold
-from sts_lightning.data.tables import SourceCount
+from sts_lightning.data.table import SourceCount
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.retrieval import BLOCK, first_places
 from sts_lightning.evaluation.statistics import pair_cosines, require_finite

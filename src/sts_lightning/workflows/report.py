@@ -20,7 +20,7 @@ from sts_lightning.core.files import write_atomic
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS
-from sts_lightning.data.tables import parts_of, values_of
+from sts_lightning.data.table import parts_of
 from sts_lightning.data.tasks import scored_tasks
 from sts_lightning.evaluation.dev_scores import dev_tasks, monitor_of, title_of
 from sts_lightning.evaluation.disagreements import Disagreement, find_disagreements
@@ -206,7 +206,7 @@ def _details(experiment: Experiment, scores: Scores, seconds: float) -> dict[str
         "machine": dataclasses.asdict(experiment.machine),
         "processes": experiment.trainer.world_size,
         "micro_batch_size": experiment.module.micro_batch_size,
-        "micro_batch_tokens": experiment.module.micro_batch_tokens,
+        "micro_batch_tokens": experiment.module.budget.tokens,
         "start": None if start is None else start.settings().get("name"),
         "earlier": [] if start is None else start.costs(),
         "resumed": experiment.resumed,
@@ -218,9 +218,9 @@ def sample_texts(data: DataModule) -> dict[str, list[str]]:
     """Return some texts of the first and of the second column of training data, for exports."""
     name = next((name for name, part in data.parts.items() if part.is_rows), next(iter(data.parts)))
     table = data.splits[name].train
-    columns = [view.column for view in data.parts[name].views if view.column in table.column_names]
-    rows = table.select(range(min(len(table), 20 * EACH)))
-    first, second = (list(dict.fromkeys(values_of(rows, column))) for column in (columns[0], columns[:2][-1]))
+    columns = [view.column for view in data.parts[name].views if view.column in table.columns]
+    rows = table[: 20 * EACH]
+    first, second = (list(dict.fromkeys(rows[column])) for column in (columns[0], columns[:2][-1]))
     second = [text for text in second if text not in first[:EACH]]
     return {"first": [text[:CUT] for text in first[:EACH]], "second": [text[:CUT] for text in second[:EACH]]}
 

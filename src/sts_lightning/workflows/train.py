@@ -12,7 +12,6 @@ from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
-from datasets import Dataset
 from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch.callbacks import Callback, EarlyStopping
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
@@ -35,12 +34,12 @@ from sts_lightning.core.hardware import (
     with_machine,
 )
 from sts_lightning.core.processes import is_first_process
-from sts_lightning.data.tables import PART, values_of
+from sts_lightning.data.table import PART, Table
 from sts_lightning.data.tasks import texts_in
 from sts_lightning.evaluation.dev_scores import monitor_of
 from sts_lightning.evaluation.score import Scores, score_data
 from sts_lightning.evaluation.unseen_text import report_truncation
-from sts_lightning.models.compute.inference import is_out_of_memory
+from sts_lightning.models.compute.budget import is_out_of_memory
 from sts_lightning.models.loading.opt import NOT_REPEATABLE
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import peak_memory
@@ -49,7 +48,7 @@ from sts_lightning.training.assembly import Experiment, Parts, assemble, make_mo
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.callbacks.progress import RunClock
 from sts_lightning.training.callbacks.resume_checkpoint import stop_others
-from sts_lightning.training.micro_batch_search import REMEDY
+from sts_lightning.training.module import REMEDY
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import count_steps, make_trainer
 from sts_lightning.workflows.checks import (
@@ -226,7 +225,7 @@ def fit(experiment: Experiment) -> tuple[Scores | None, dict[str, int]]:
     else:
         trainer.validate(module, data, verbose=False)
         _check_monitors(experiment.callbacks, trainer.callback_metrics)
-        if experiment.first and isinstance(data.dev, Dataset):
+        if experiment.first and isinstance(data.dev, Table):
             before = float(trainer.callback_metrics[monitor_of(data.dev)])
             warn_of_distances(before, len(data.dev))
     last = None if made is None else str(run.checkpoint("last"))
@@ -334,8 +333,8 @@ def _warn_of_equal_labels(experiment: Experiment) -> None:
     compared = {name: loss for name, loss in losses if loss.needs.different_labels}
     if not compared:
         return
-    labels = np.asarray(values_of(data.train, "label"), dtype=np.float64)
-    parts = values_of(data.train, PART) if data.data_set.parts else [""] * len(labels)
+    labels = np.asarray(data.train["label"], dtype=np.float64)
+    parts = data.train[PART] if data.data_set.parts else [""] * len(labels)
     batches = data.train_dataloader().first_epoch()[:steps]
     for name, loss in compared.items():
         of_part = [rows for rows in batches if parts[rows[0]] == name]

@@ -23,7 +23,7 @@ HEAVY = (
     "sts_lightning.training",
     "sts_lightning.losses",
     "sts_lightning.data.module",
-    "sts_lightning.data.tables",
+    "sts_lightning.data.table",
     "sts_lightning.workflows",
 )
 

@@ -16,7 +16,7 @@ from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.readers.sts_sets import is_prepared, load_sts_tasks, load_stsb, text_found
 from sts_lightning.data.sentences import sentences
 from sts_lightning.data.sts_train import sts_train
-from sts_lightning.data.tables import pairs_of, parts_of, values_of
+from sts_lightning.data.table import parts_of
 from sts_lightning.papers.classification import TRANSFER_TASKS, load_transfer_tasks
 from tests.support.data_modules import data_module, training
 from tests.support.hub_server import Hub
@@ -81,7 +81,7 @@ def test_clean_sts_b_dev_is_the_part_of_the_suite(data_root: str) -> None:
     clean.setup()
     suite.setup()
     assert len(clean.dev) == 361
-    assert pairs_of(clean.dev) == pairs_of(suite.dev.select(range(361)))
+    assert clean.dev.pairs == suite.dev[:361].pairs
     assert [count.dropped["in the dev set"] for count in clean.sources] == [1, 8]
 
 
@@ -91,12 +91,12 @@ def test_no_pair_of_the_dev_suite_is_in_a_test_set_or_trained_on(data_root: str)
 
     data = data_module(nli_triplets, data_root, batch_size=64, seed=1, dev="suite")
     data.setup()
-    suite = [key(pair) for pair in pairs_of(data.dev)]
+    suite = [key(pair) for pair in data.dev.pairs]
     assert len(set(suite)) == len(suite) == 2342
     for task in load_sts_tasks(data_root):
         for table in task.subsets.values():
-            assert not {key(pair) for pair in pairs_of(table)} & set(suite), task.name
-    first, second, third = (values_of(data.train, f"sentence{view}") for view in (1, 2, 3))
+            assert not {key(pair) for pair in table.pairs} & set(suite), task.name
+    first, second, third = (data.train[f"sentence{view}"] for view in (1, 2, 3))
     for pairs in (zip(first, second, strict=True), zip(first, third, strict=True)):
         assert not {key(pair) for pair in pairs} & set(suite)
     assert sum(count.dropped["in the dev set"] for count in data.sources) > 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import lightning.pytorch as pl
@@ -21,11 +20,9 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral, tiny_opt
-from sts_lightning.training.module import STSModule
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
 from tests.support.interruptions import PowerCut
-from tests.support.loss_cases import make
 from tests.support.whole_runs import metrics, same_results, weights
 from tests.unit.training.test_micro_batch import limit_memory
 from tests.unit.training.test_module import gradient
@@ -87,10 +84,11 @@ def test_auto_in_a_run_leaves_the_result_as_it_is(
 ) -> None:
     settings = [*SHORT_RUN, "model.dropout=0", "data.batch_size=16", "trainer.max_epochs=1", "logger=csv"]
     train_in(tmp_path / "whole", config(*settings))
-    limit_memory(monkeypatch, SentenceEncoder, rows=13)
+    limit_memory(monkeypatch, SentenceEncoder, rows=3)
     train_in(tmp_path / "auto", config(*settings, "trainer.micro_batch_size=auto"))
     stored = metrics(tmp_path / "auto")
-    assert (stored["micro_batch_size"], stored["micro_batch_tokens"]) == ("auto", 6 * 2 * 64)
+    assert stored["micro_batch_size"] == "auto"
+    assert 0 < stored["micro_batch_tokens"] <= 3 * 64
     for name, value in weights(tmp_path / "whole").items():
         torch.testing.assert_close(weights(tmp_path / "auto")[name], value, atol=2e-5, rtol=1e-3)
 
@@ -112,7 +110,7 @@ class Limit(Callback):
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: Any, batch: Any, batch_idx: int) -> None:
         if trainer.global_step + 1 == self.step:
-            module.micro_batch_tokens = self.tokens
+            module.budget.tokens = self.tokens
 
 
 class ShortAt(Callback):
@@ -172,7 +170,7 @@ def test_a_resumed_run_keeps_its_micro_batches(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Found by ``auto``, and smaller since memory ran out in a step; another search would find more."""
+    """Found by ``auto``, and smaller since memory ran out in a step."""
     settings = [
         *SHORT_RUN,
         "data.batch_size=16",
@@ -182,22 +180,10 @@ def test_a_resumed_run_keeps_its_micro_batches(
     ]
     cfg = config(*settings, "trainer.micro_batch_size=auto")
     with monkeypatch.context() as card:
-        limit_memory(card, SentenceEncoder, rows=13)
+        limit_memory(card, SentenceEncoder, rows=3)
         train_in(tmp_path / "whole", cfg, callbacks=[ShortAt(2)])
         with pytest.raises(RuntimeError, match="power cut"):
             train_in(tmp_path / "cut", cfg, callbacks=[ShortAt(2), PowerCut(3)])
     assert caplog.text.count("memory ran out at step 2") == 2
     train_in(tmp_path / "cut", RunFolder(tmp_path / "cut").load_config(), resume=True)
     same_results(tmp_path / "whole", tmp_path / "cut")
-
-
-def test_several_processes_do_not_repeat_a_step() -> None:
-    unused: Any = None
-    module = STSModule(tiny_bert(), make("pearson"), unused, unused)
-    module._trainer = SimpleNamespace(world_size=2)  # type: ignore[assignment]
-
-    def short() -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    with pytest.raises(torch.OutOfMemoryError):
-        module.optimizer_step(0, 0, torch.optim.SGD(module.parameters(), 0.1), short)

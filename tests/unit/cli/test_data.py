@@ -11,7 +11,6 @@ import pytest
 import sts_lightning
 from sts_lightning.cli.main import main
 from sts_lightning.data.nli import nli_triplets
-from sts_lightning.data.tables import pairs_of, values_of
 from tests.support.averaged_runs import write_run
 from tests.support.command_line import leaves
 from tests.support.hub_server import Hub
@@ -75,12 +74,12 @@ def test_mined_negatives_are_those_of_the_run_and_can_be_trained_on(
     texts = [*WORDS, "maps", "soup"]
     encoder = sts_lightning.load(tmp_path / "run")
     vectors = dict(zip(texts, encoder.encode(texts, normalize=True), strict=True))
-    for row, (anchor, positive) in enumerate(pairs_of(table)):
+    for row, (anchor, positive) in enumerate(table.pairs):
         [vector] = encoder.encode([anchor], normalize=True)
         cosines = {text: float(vectors[text] @ vector) for text in texts}
         fit = [text for text in texts if text != positive and cosines[text] <= cosines[positive]]
         expected = sorted(fit, key=lambda text: -cosines[text])[:negatives]
-        assert [values_of(table, f"sentence{3 + i}")[row] for i in range(negatives)] == expected
+        assert [table[f"sentence{3 + i}"][row] for i in range(negatives)] == expected
 
 
 def test_anchors_are_mined_as_queries(tmp_path: Path) -> None:

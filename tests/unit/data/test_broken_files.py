@@ -72,9 +72,9 @@ def pairs(folder: Path, name: str, content: bytes) -> Any:
 
 READERS: dict[str, Reader] = {
     "pairs": pairs,
-    "triplets": lambda folder, name, content: training(
-        nli_triplets, ".", path=str(put(folder / name, content))
-    ).train.to_dict(),
+    "triplets": lambda folder, name, content: (
+        training(nli_triplets, ".", path=str(put(folder / name, content))).train.columns
+    ),
     "classes": lambda folder, name, content: training(
         nli_pairs, ".", path=str(put(folder / name, content)), filter="none"
     ).train["label"][:],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from datasets import Dataset
 
 from sts_lightning.core.choices import SentEvalText
 from sts_lightning.core.errors import DataError
@@ -13,7 +12,7 @@ from sts_lightning.data import dev_suite
 from sts_lightning.data.dev_suite import load_dev_suite, without_dev_pairs
 from sts_lightning.data.sentences import sentences
 from sts_lightning.data.sts_train import sts_train
-from sts_lightning.data.tables import SourceCount, pairs_of, parts_of
+from sts_lightning.data.table import SourceCount, Table, parts_of
 from tests.support.data_modules import data_module
 from tests.unit.data.conftest import stsb_row
 
@@ -54,7 +53,7 @@ def suite_root(root: Path) -> Path:
 def test_parts_by_hand(suite_root: Path) -> None:
     counts: list[SourceCount] = []
     dev = load_dev_suite(str(suite_root), "raw", counts)
-    found = {name: pairs_of(dev.select(range(len(dev))[rows])) for name, rows in parts_of(dev).items()}
+    found = {name: dev[rows].pairs for name, rows in parts_of(dev).items()}
     assert found == {
         "stsb": [("b", "c"), ("Cat", "Dog")],
         "sick": [("u", "v"), ("i", "j")],
@@ -74,7 +73,7 @@ def test_clean_sts_b_dev_is_what_is_left_of_it(suite_root: Path, text: SentEvalT
     data = data_module(sts_train, str(suite_root), batch_size=2, seed=0, dev="stsb_clean", senteval_text=text)
     data.setup()
     expected = [("b", "c"), ("Cat", "Dog")] if text == "raw" else [("b", "c"), ("cat", "dog")]
-    assert pairs_of(data.dev) == expected
+    assert data.dev.pairs == expected
     assert data.dev["label"][:] == [1.0, 5.0]
     assert parts_of(data.dev) == {}
     [count] = [count for count in data.counts if count.source == "dev part stsb"]
@@ -86,17 +85,17 @@ def test_training_leaves_out_the_pairs_of_clean_sts_b_dev(suite_root: Path) -> N
     path.write_text(path.read_text() + "\n" + stsb_row("dog", "cat!", "2.0"))
     data = data_module(sts_train, str(suite_root), batch_size=2, seed=0, dev="stsb_clean")
     data.setup()
-    assert ("train one", "train two") in pairs_of(data.train)
-    assert ("dog", "cat!") not in pairs_of(data.train)
+    assert ("train one", "train two") in data.train.pairs
+    assert ("dog", "cat!") not in data.train.pairs
     assert data.sources[0].dropped["in the dev set"] == 1
 
 
 def test_training_leaves_out_the_pairs_of_the_suite(suite_root: Path) -> None:
     data = data_module(sts_train, str(suite_root), batch_size=2, seed=0, dev="suite")
     data.setup()
-    assert ("train one", "train two") in pairs_of(data.train)
-    kept = {frozenset(pair) for pair in pairs_of(data.train)}
-    assert not kept & {frozenset(pair) for pair in pairs_of(data.dev)}
+    assert ("train one", "train two") in data.train.pairs
+    kept = {frozenset(pair) for pair in data.train.pairs}
+    assert not kept & {frozenset(pair) for pair in data.dev.pairs}
     [stsb, sick] = data.sources
     assert (stsb.dropped["in the dev set"], stsb.kept) == (4, 3)
     assert sick.dropped["in the dev set"] == 1
@@ -110,7 +109,7 @@ def test_test_pairs_of_ones_own_are_left_out(suite_root: Path) -> None:
         sentences, str(suite_root), path=_sentences(suite_root), dev="suite", test_path=str(path)
     )
     data.setup()
-    kept = pairs_of(data.dev)
+    kept = data.dev.pairs
     assert ("premise 2", "hypothesis 2") in kept
     assert ("premise 3", "hypothesis 3") not in kept
 
@@ -124,23 +123,23 @@ def _sentences(root: Path) -> str:
 def test_a_sample_is_the_same_each_time(suite_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dev_suite, "SAMPLE", 4)
     first, second = (load_dev_suite(str(suite_root), "raw", []) for _ in range(2))
-    assert pairs_of(first) == pairs_of(second)
+    assert first.pairs == second.pairs
     rows = parts_of(first)["nli"]
     assert rows.stop - rows.start == 4
 
 
 def test_examples_with_a_dev_pair_among_three_sentences_are_dropped() -> None:
-    train = Dataset.from_dict(
+    train = Table(
         {
             "sentence1": ["a", "b", "c", "d"],
             "sentence2": ["x", "a", "x", "x"],
             "sentence3": ["y", "y", "a", "y"],
         }
     )
-    dev = Dataset.from_dict({"sentence1": ["a", "x"], "sentence2": ["b", "c"], "label": [0.0, 1.0]})
-    counts = [SourceCount("first", 2), SourceCount("second", 2)]
-    assert without_dev_pairs(train, dev, counts)["sentence1"][:] == ["a", "d"]
-    assert [count.dropped for count in counts] == [{"in the dev set": 1}, {"in the dev set": 1}]
+    dev = Table({"sentence1": ["a", "x"], "sentence2": ["b", "c"], "label": [0.0, 1.0]})
+    left = without_dev_pairs(train.read_from("mine"), dev)
+    assert left["sentence1"] == ["a", "d"]
+    assert left.sources[0].dropped == {"in the dev set": 2}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.files import find_files, only_file, short_names, summary, weighted
+from sts_lightning.data.files import find_files, only_file, short_names, weighted
+from sts_lightning.data.table import summary
 
 
 def touch(folder: Path, *names: str) -> list[str]:

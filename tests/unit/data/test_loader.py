@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datasets import Dataset
 
 from sts_lightning.core.errors import DataError
 from sts_lightning.data.draws import DrawnTable, HardNegatives, SameClass
 from sts_lightning.data.loader import PartRows, ResumableLoader, prefetched
+from sts_lightning.data.table import Table
 
 
 def numbers(examples: list[dict[str, Any]]) -> list[int]:
@@ -24,7 +24,7 @@ def loader(
     rows: int = 22, shares: Any = None, parts: list[PartRows] | None = None, **options: Any
 ) -> ResumableLoader:
     parts = parts or [PartRows(shares or [(rows, rows)], 4)]
-    return ResumableLoader(Dataset.from_dict({"n": list(range(rows))}), parts, numbers, seed=7, **options)
+    return ResumableLoader(Table({"n": list(range(rows))}), parts, numbers, seed=7, **options)
 
 
 def test_each_epoch_is_another_permutation() -> None:
@@ -274,9 +274,7 @@ def test_weights_are_of_lines() -> None:
         assert sum(len(rows) for line, rows in found.items() if line >= 5) == 3
 
 
-LISTS = Dataset.from_dict(
-    {"n": list(range(22)), "negatives": [[f"{n} {i}" for i in range(n % 5)] for n in range(22)]}
-)
+LISTS = Table({"n": list(range(22)), "negatives": [[f"{n} {i}" for i in range(n % 5)] for n in range(22)]})
 
 
 def drawing(num_workers: int = 0, ahead: int = 0, epoch_batches: int | None = None) -> ResumableLoader:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from sts_lightning.core.errors import CheckpointError, DataError
 from sts_lightning.data.data_set import Splits
 from sts_lightning.data.module import DataModule
-from sts_lightning.data.tables import SourceCount
 from sts_lightning.testing.toy import toy
 
 
@@ -22,8 +22,9 @@ class Reads:
     def read(self) -> Splits:
         self.count += 1
         splits = TOY.read()
-        counts = [SourceCount("toy", 40, {"too short": 40 - self.kept}, self.weight)]
-        return replace(splits, train=splits.train.select(range(self.kept)), counts=counts)
+        short = np.arange(40) >= self.kept
+        train = splits.train.read_from("toy").weighted(self.weight).drop(short, "too short")
+        return replace(splits, train=train)
 
 
 TOY = toy(train_size=40, dev_size=20, test_size=20)
@@ -60,7 +61,7 @@ def test_other_tables_of_the_same_size_are_not_resumed(table: str) -> None:
     other.load_state_dict(source.state_dict())
     changed = data()
     changed.setup()
-    setattr(changed, table, getattr(changed, table).select(range(len(getattr(changed, table)))[::-1]))
+    setattr(changed, table, getattr(changed, table)[::-1])
     with pytest.raises(CheckpointError, match="training or dev examples have changed"):
         changed.load_state_dict(source.state_dict())
 

@@ -10,13 +10,13 @@ from sts_lightning.data import dev_and_tests
 from sts_lightning.data.data_set import Splits
 from sts_lightning.data.nli import nli_pairs
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 from tests.support.data_modules import training
 
 
 @pytest.fixture(autouse=True)
 def one_test_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = make_table({"sentence1": ["Down ."], "sentence2": ["Up ."], "label": [1.0]})
+    table = Table({"sentence1": ["Down ."], "sentence2": ["Up ."], "label": [1.0]})
     monkeypatch.setattr(dev_and_tests, "load_sts_tasks", lambda root, **_: [STSTask("toy", {"test": table})])
 
 
@@ -42,8 +42,8 @@ def test_pairs_of_a_test_set_are_dropped_and_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "pairs.tsv", "Up .\tDown .\tneutral\tx", "C .\tD .\tneutral\tx", "E .\tF .\t0\tx")
     source = read(path)
     assert list(source.train["sentence1"]) == ["C .", "E ."]
-    assert source.counts[0].dropped == {"in a test set (exact)": 1, "data.limit": 0}
-    assert read(path, filter="none").train.num_rows == 3
+    assert source.train.sources[0].dropped == {"in a test set (exact)": 1, "data.limit": 0}
+    assert len(read(path, filter="none").train) == 3
 
 
 def test_white_space_is_folded_in_the_published_file_alone(tmp_path: Path) -> None:

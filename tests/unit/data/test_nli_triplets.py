@@ -19,7 +19,7 @@ def test_reads_simcses_columns(tmp_path: Path) -> None:
     splits = training(nli_triplets, str(tmp_path))
     table = splits.train
     assert table[0] == {"sentence1": "A dog, running.", "sentence2": "A dog.", "sentence3": "A cat."}
-    assert len(table) == splits.counts[0].kept == 2
+    assert len(table) == splits.train.sources[0].kept == 2
 
 
 def test_the_published_file_comes_first(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_any_number_of_hard_negatives(count: int, unit: str, tmp_path: Path) -> 
     train = training(nli_triplets, ".", path=str(path), columns=tuple(names)).train
     assert (data.num_views, data.data_set.unit) == (count, unit)
     assert train[1] == {f"sentence{v + 1}": f"{name} 1" for v, name in enumerate(names)}
-    assert [view.column for view in data.views] == list(train.column_names)
+    assert [view.column for view in data.views] == list(train.columns)
 
 
 @pytest.mark.parametrize("columns", [["a"], ["a", "a"]])
@@ -91,4 +91,4 @@ def test_triplets_with_a_test_pair_are_dropped_and_counted(
     for kind in (nli_triplets, triplets_hub):
         splits = training(kind, ".", str(path), **settings)
         assert splits.train["sentence1"][:] == list(kept)
-        assert splits.counts[0].dropped[f"in a test set ({how})"] == 3 - len(kept)
+        assert splits.train.sources[0].dropped[f"in a test set ({how})"] == 3 - len(kept)

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from sts_lightning.data.overlap import OverlapFilter, PairIndex, pair_key, pairs_in_tables
-from sts_lightning.data.tables import NEGATIVES, make_table
+from sts_lightning.data.table import NEGATIVES, Table
 
-TESTS = [make_table({"sentence1": ["A dog.", "p", "\u00a7 \u2192"], "sentence2": ["A cat.", "q", "! ?"]})]
+TESTS = [Table({"sentence1": ["A dog.", "p", "\u00a7 \u2192"], "sentence2": ["A cat.", "q", "! ?"]})]
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,16 @@ def test_a_triplet_has_the_pairs_of_its_anchor(how: OverlapFilter, found: list[i
         ("A dog.", "x", "y"),  # a single sentence
     ]
     columns = dict(zip(("sentence1", "sentence2", "sentence3"), zip(*triplets, strict=True), strict=True))
-    assert pairs_in_tables(TESTS, how).rows_in(make_table(columns)).nonzero()[0].tolist() == found
+    assert pairs_in_tables(TESTS, how).rows_in(Table(columns)).nonzero()[0].tolist() == found
 
 
 def test_a_single_sentence_is_no_pair() -> None:
-    assert not pairs_in_tables(TESTS, "exact").rows_in(make_table({"sentence1": ["p", "q"]})).any()
+    assert not pairs_in_tables(TESTS, "exact").rows_in(Table({"sentence1": ["p", "q"]})).any()
+
+
+def test_listed_negatives_are_pairs_with_the_anchor() -> None:
+    columns = {"sentence1": ["p", "p", "x"], "sentence2": ["x", "x", "p"], NEGATIVES: [["y", "q"], [], ["q"]]}
+    assert pairs_in_tables(TESTS, "exact").rows_in(Table(columns)).tolist() == [True, False, False]
 
 
 def test_the_strongest_kind_is_found_and_of_equal_pairs_the_last() -> None:
@@ -54,8 +59,3 @@ def test_the_strongest_kind_is_found_and_of_equal_pairs_the_last() -> None:
     assert index.find("c", "A") == ("swapped", ("A", "c"))
     assert index.find("c!", "a") == ("normalized", ("A", "c"))
     assert index.find("b", "c") is None
-
-
-def test_listed_negatives_are_pairs_with_the_anchor() -> None:
-    columns = {"sentence1": ["p", "p", "x"], "sentence2": ["x", "x", "p"], NEGATIVES: [["y", "q"], [], ["q"]]}
-    assert pairs_in_tables(TESTS, "exact").rows_in(make_table(columns)).tolist() == [True, False, False]

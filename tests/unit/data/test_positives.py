@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset
 
 from sts_lightning.core.processes import Shard
 from sts_lightning.data.collate import View, ViewCollator
@@ -17,7 +16,7 @@ from sts_lightning.data.data_set import DataSet, Splits, column_views
 from sts_lightning.data.loader import EpochBatches, PartRows
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.positives import TokenIds, known_positives
-from sts_lightning.data.tables import SourceCount, table_of_rows
+from sts_lightning.data.table import Table
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.testing.toy import toy
 
@@ -33,14 +32,14 @@ def lower(texts: Sequence[str]) -> list[list[int]]:
     return [[ord(letter) for letter in text.lower().strip()] for text in texts]
 
 
-def table(*rows: str) -> Dataset:
-    return table_of_rows(NAMES[: len(rows[0].split("|"))], [row.split("|") for row in rows])
+def table(*rows: str) -> Table:
+    return Table.of_rows(NAMES[: len(rows[0].split("|"))], [row.split("|") for row in rows])
 
 
 def ids(
-    source: Dataset, rows: Sequence[int], tokens: TokenIds | None = None, shard: Shard | None = None
+    source: Table, rows: Sequence[int], tokens: TokenIds | None = None, shard: Shard | None = None
 ) -> Any:
-    columns = source.column_names
+    columns = source.columns
     known = known_positives(source, columns, tokens)
     views = [View(name) for name in columns]
     collate = ViewCollator(views, "none", keep, known=known, shard=shard or Shard(0, 1))
@@ -82,7 +81,7 @@ def test_a_perfect_encoder_has_no_loss_on_spellings() -> None:
         for before in ("", " ")
         for after in ("", " ", "\n")
     ]
-    source = table_of_rows(
+    source = Table.of_rows(
         NAMES[:2], [(f"question {row}", text) for row, text in enumerate([*answers, "No."])]
     )
     assert len(set(answers)) == 18
@@ -95,9 +94,9 @@ def test_a_perfect_encoder_has_no_loss_on_spellings() -> None:
     assert loss(views, sentence_ids=torch.tensor(ids(source, rows))).item() > 2
 
 
-def module(source: Dataset, **settings: Any) -> DataModule:
+def module(source: Table, **settings: Any) -> DataModule:
     read = toy(train_size=4, dev_size=4, test_size=4).read()
-    splits = Splits(source, read.dev, read.tests, [SourceCount("mine", len(source))])
+    splits = Splits(source.read_from("mine"), read.dev, read.tests)
     return DataModule(replace(DataSet(lambda: splits, column_views(2), "none"), **settings), batch_size=4)
 
 
@@ -134,7 +133,8 @@ def test_a_loss_without_the_mask_has_the_old_batches() -> None:
     "settings", [{"label": "score"}, {"views": (View("sentence1"),) * 2}, {"views": (View("sentence1"),)}]
 )
 def test_scored_pairs_and_single_sentences_are_compared_by_text_alone(settings: dict[str, Any]) -> None:
-    source = table("q|a", "q|b", "r|c", "q|d").add_column("label", [1.0, 2.0, 3.0, 4.0])
+    rows = table("q|a", "q|b", "r|c", "q|d")
+    source = replace(rows, columns={**rows.columns, "label": [1.0, 2.0, 3.0, 4.0]})
     data = module(source, **settings)
     data.connect(keep, keep, lower)
     data.setup()

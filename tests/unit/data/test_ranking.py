@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from datasets import Dataset
 
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data.data_set import DataSet, Splits
@@ -17,7 +17,7 @@ from sts_lightning.data.files import load_test_files
 from sts_lightning.data.ranking import FEWEST, Ranking, make_ranking, read_beir
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.rows import labels_file, triplets_file
-from sts_lightning.data.tables import CLASS, LINE, NEGATIVES, values_of
+from sts_lightning.data.table import CLASS, LINE, NEGATIVES, Table
 from sts_lightning.data.tasks import hash_dev, hashes_of, pairs_in, texts_in
 
 Row = tuple[str, ...]
@@ -62,11 +62,11 @@ def test_anchors_are_held_out_whole(rows_file: str, tmp_path: Path) -> None:
     assert len(dev) == 10
     held = {plain(query) for query in dev.queries}
     assert len(held) == 10  # two spellings are one query
-    assert not held & {plain(text) for text in values_of(train, "sentence1")}
+    assert not held & {plain(text) for text in train["sentence1"]}
     expected = sum(plain(anchor) not in held for anchor, *_ in many(100))
     assert len(train) == expected
-    assert splits.counts[0].dropped["dev split"] == len(many(100)) - expected
-    assert "behind you" in values_of(train, "sentence2")
+    assert splits.train.sources[0].dropped["dev split"] == len(many(100)) - expected
+    assert "behind you" in train["sentence2"]
     for query, right in zip(dev.queries, dev.relevant, strict=True):
         answers = {answer for anchor, answer, _ in many(100) if plain(anchor) == plain(query)}
         assert {dev.candidates[place] for place in right} == answers
@@ -89,7 +89,7 @@ def test_an_anchor_that_answers_another_is_not_trained_on(tmp_path: Path) -> Non
     path = csv(tmp_path / "same.csv", "anchor,positive", rows)
     splits, dev = held_out(triplets_file(str(tmp_path), path, dev_fraction=0.1))
     held = {plain(query) for query in dev.queries}
-    texts = {plain(text) for name in ("sentence1", "sentence2") for text in values_of(splits.train, name)}
+    texts = {plain(text) for name in ("sentence1", "sentence2") for text in splits.train[name]}
     assert len(held) == 6
     assert not held & texts
     assert len(dev.triplets) == 0
@@ -145,10 +145,10 @@ def test_lists(tmp_path: Path) -> None:
     assert found == {(f"q {n}", text) for n in numbers for text in rows[n]["neg"]}
     assert len(dev.triplets) == 3 * len(found)
     assert len(splits.train) == 3 * 54
-    lines = values_of(splits.train, LINE)
+    lines = splits.train[LINE]
     assert len(set(lines)) == 54
-    assert {f"q {line}" for line in lines} == set(values_of(splits.train, "sentence1"))
-    assert NEGATIVES in splits.train.column_names
+    assert {f"q {line}" for line in lines} == set(splits.train["sentence1"])
+    assert NEGATIVES in splits.train.columns
 
 
 def classes(names: list[str], size: int) -> list[tuple[str, str]]:
@@ -162,7 +162,7 @@ def test_texts_with_classes(tmp_path: Path) -> None:
     splits, dev = held_out(labels_file(str(tmp_path), path, dev_fraction=0.5, dev_candidates=5000))
     assert len(dev) == 52  # of 103 distinct texts, without the lone one
     staying: dict[str, set[str]] = {}
-    for text, name in zip(values_of(splits.train, "sentence1"), values_of(splits.train, CLASS), strict=True):
+    for text, name in zip(splits.train["sentence1"], splits.train[CLASS], strict=True):
         staying.setdefault(name, set()).add(text)
     assert {name: len(texts) > 1 for name, texts in staying.items()} == dict.fromkeys("abcdef", True)
     assert set(dev.candidates) == set().union(*staying.values())
@@ -177,7 +177,7 @@ def test_texts_with_classes(tmp_path: Path) -> None:
 def test_candidates_of_classes_are_capped_in_proportion(tmp_path: Path) -> None:
     path = csv(tmp_path / "x.csv", "text,label", [*classes(["a"], 80), *classes(["b"], 40)])
     splits, dev = held_out(labels_file(str(tmp_path), path, dev_fraction=0.1, dev_candidates=27))
-    train = values_of(splits.train, CLASS)
+    train = splits.train[CLASS]
     share = 27 / len(train)
     sizes = {len(right) for right in dev.relevant}
     assert sizes == {round(share * train.count(name)) for name in "ab"}
@@ -211,7 +211,7 @@ def test_dev_and_test_files_of_each_kind(kind: str, rows_file: str, tmp_path: Pa
     assert test.name == "o"
     if kind == "scored":
         assert isinstance(test, STSTask)
-        assert isinstance(splits.dev, Dataset)
+        assert isinstance(splits.dev, Table)
         return
     assert isinstance(test, Ranking)
     assert isinstance(splits.dev, Ranking)
@@ -223,8 +223,8 @@ def test_scored_pairs_select_without_a_fraction(
     rows_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """STS-B dev as before; a suite that is typed wins over the fraction."""
-    pairs = Dataset.from_dict({"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": [0.0, 5.0]})
-    suite = pairs.add_column("part", ["one", "two"])
+    pairs = Table({"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": [0.0, 5.0]})
+    suite = replace(pairs, columns={**pairs.columns, "part": ["one", "two"]})
     where = "sts_lightning.data.dev_and_tests."
     monkeypatch.setattr(f"{where}load_stsb", lambda *args: pairs)
     monkeypatch.setattr(f"{where}load_dev_suite", lambda *args: suite)

@@ -73,13 +73,13 @@ def test_a_table_row_for_each_positive_and_the_negatives_as_a_list(
     data = triplets_file(".", put(tmp_path, "a.jsonl", LISTS), dev_path="dev.csv")
     assert (len(data.views), data.unit, data.classes) == (3, "triplets", False)
     splits = training(triplets_file, ".", put(tmp_path, "a.jsonl", LISTS))
-    assert splits.train.to_dict() == {
+    assert splits.train.columns == {
         "sentence1": ["q0", "q0", "q0", "q1", "q2", "q2", "q3"],
         "sentence2": ["p0", "p1", "p2", "p3", "p4", "p5", "p6"],
         "negatives": [["n0", "n1", "n2"]] * 3 + [[], ["n3"], ["n3"], ["n4", "n5"]],
         "line": [0, 0, 0, 1, 2, 2, 3],
     }
-    assert splits.counts[0].kept == 7
+    assert splits.train.sources[0].kept == 7
     assert (
         "2 lines with several positives, of which an epoch has one, each in its turn: 5 positives"
         in caplog.text
@@ -222,12 +222,12 @@ def test_a_data_set_of_the_hub_or_a_folder(tmp_path: Path, dev: str) -> None:
     data = triplets_hub(".", str(folder), dev_path=dev)
     assert len(data.views) == 3
     table = data.read().train
-    assert table.to_dict() == training(triplets_file, ".", put(tmp_path, "a.jsonl", LISTS)).train.to_dict()
+    assert table.columns == training(triplets_file, ".", put(tmp_path, "a.jsonl", LISTS)).train.columns
     few = triplets_hub(".", str(folder), limit=2, dev_path=dev).read()
     kept = {*few.train["sentence1"]}
     assert len(kept) == 2
     assert len(few.train) == sum(len(record["pos"]) for record in LISTS if record["query"] in kept)
-    assert few.counts[0].kept == len(few.train)
+    assert few.train.sources[0].kept == len(few.train)
     typed = triplets_hub(".", str(folder), columns=("query", "pos"), dev_path=dev)
     assert len(typed.views) == 2
     assert typed.read().train["line"][:] == [0, 0, 0, 1, 2, 2, 3]
@@ -301,7 +301,7 @@ def test_texts_with_classes(tmp_path: Path, dev: str, caplog: pytest.LogCaptureF
         "texts",
         True,
     )
-    assert data.train.to_dict() == {
+    assert data.train.columns == {
         "sentence1": [text for text, _ in CLASSES[:-2]],
         "class": [name for _, name in CLASSES[:-2]],
     }

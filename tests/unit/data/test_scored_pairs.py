@@ -11,7 +11,7 @@ from sts_lightning.core.errors import DataError
 from sts_lightning.data import own_pairs
 from sts_lightning.data.own_pairs import pairs_file, stratified
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.tables import LABELLED, table_of_rows
+from sts_lightning.data.table import LABELLED, Table
 from tests.support.data_modules import data_module
 from tests.support.hub_folder import rows, save
 
@@ -322,7 +322,7 @@ def test_a_single_pair_of_another_score_cannot_be_split(seed: int, tmp_path: Pat
 
 
 def test_the_seven_tasks_beside_ones_own_test_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seven = STSTask("STS12", {"a": table_of_rows(LABELLED, [("x", "y", 1.0), ("z", "w", 4.0)])})
+    seven = STSTask("STS12", {"a": Table.of_rows(LABELLED, [("x", "y", 1.0), ("z", "w", 4.0)])})
     asked: list[str] = []
 
     def load(root: str) -> list[STSTask]:

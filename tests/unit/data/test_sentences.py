@@ -26,8 +26,8 @@ def test_reads_lines_and_counts_empty_ones(tmp_path: Path) -> None:
     path.write_text("One  sentence .\n\nAnother one .\n  \nThird .\n")
     source = read(path)
     assert list(source.train["sentence1"]) == ["One  sentence .", "Another one .", "Third ."]
-    assert (source.counts[0].read, source.counts[0].kept) == (5, 3)
-    assert source.counts[0].dropped == {"empty line": 2, "data.limit": 0}
+    assert (source.train.sources[0].read, source.train.sources[0].kept) == (5, 3)
+    assert source.train.sources[0].dropped == {"empty line": 2, "data.limit": 0}
     (tmp_path / "wiki1m_for_simcse.txt").write_text(path.read_text())
     published = training(sentences, root=str(tmp_path)).train
     assert published["sentence1"][0] == "One sentence ."
@@ -37,7 +37,7 @@ def test_a_compressed_file_has_the_same_sentences(tmp_path: Path) -> None:
     text = "One dog.\n\nIt rained.\n"
     (tmp_path / "a.txt").write_text(text)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text.encode()))
-    assert read(tmp_path / "a.txt.gz").train.to_dict() == read(tmp_path / "a.txt").train.to_dict()
+    assert read(tmp_path / "a.txt.gz").train.columns == read(tmp_path / "a.txt").train.columns
 
 
 def test_limit_draws_the_same_sentences(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_limit_draws_the_same_sentences(tmp_path: Path) -> None:
     assert first == second
     assert len(first) == 10
     assert first != [f"sentence {number}" for number in range(10)]
-    assert read(path, limit=1000).train.num_rows == 100
+    assert len(read(path, limit=1000).train) == 100
 
 
 def test_views_are_the_same_sentence(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 from sts_lightning.evaluation.binary import (
     average_precision,
     best_thresholds,
@@ -72,7 +72,7 @@ def test_only_tasks_with_two_labels_have_them() -> None:
     assert not is_binary(np.array([0, 0.5, 1]))
     cosines, gold = pairs(3)
     tables = [
-        make_table({"sentence1": ["a"] * 60, "sentence2": ["b"] * 60, "label": label})
+        Table({"sentence1": ["a"] * 60, "sentence2": ["b"] * 60, "label": label})
         for label in (gold, np.arange(60.0))
     ]
     tasks = [STSTask(name, {"test": table}) for name, table in zip(("two", "many"), tables, strict=True)]

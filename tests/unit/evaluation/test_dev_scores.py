@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from datasets import Dataset
 from scipy import stats
 
+from sts_lightning.data.table import Table
 from sts_lightning.evaluation.dev_scores import dev_tasks, score_dev
 
 GOLD = [0.0, 1.0, 2.0, 3.0, 5.0, 0.0, 0.0, 5.0]
 COSINES = np.array([0.1, 0.2, 0.4, 0.3, 0.9, 0.7, 0.1, 0.8])
 
 
-def table(parts: list[str] | None) -> Dataset:
+def table(parts: list[str] | None) -> Table:
     sentences = {name: [f"{name} {row}" for row in range(8)] for name in ("sentence1", "sentence2")}
-    return Dataset.from_dict({**sentences, "label": GOLD, **({} if parts is None else {"part": parts})})
+    return Table({**sentences, "label": GOLD, **({} if parts is None else {"part": parts})})
 
 
 def test_pairs_of_one_kind() -> None:

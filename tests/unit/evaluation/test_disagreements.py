@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 from sts_lightning.evaluation.disagreements import find_disagreements
 from sts_lightning.runs.predictions import found_on
 
 
 def task(name: str, *golds: list[float]) -> STSTask:
     tables = {
-        f"{name}{number}": make_table(
+        f"{name}{number}": Table(
             {
                 "sentence1": [f"{name}{number} {row}" for row in range(len(gold))],
                 "sentence2": ["other"] * len(gold),
@@ -38,7 +38,7 @@ def test_places_by_hand() -> None:
 
 
 def test_a_pair_that_a_task_has_twice_is_found_once() -> None:
-    table = make_table({"sentence1": list("aabc"), "sentence2": list("xxyz"), "label": [0.0, 0.0, 1.0, 2.0]})
+    table = Table({"sentence1": list("aabc"), "sentence2": list("xxyz"), "label": [0.0, 0.0, 1.0, 2.0]})
     twice = STSTask("a", {"one": table})
     found = find_disagreements([twice], found_on([twice], [np.array([0.9, 0.9, 0.2, 0.3])]), 2)
     assert [(pair.sentence1, pair.sentence2) for pair in found][:1] == [("a", "x")]

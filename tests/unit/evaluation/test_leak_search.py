@@ -4,8 +4,8 @@ import unicodedata
 
 import numpy as np
 import pytest
-from datasets import Dataset
 
+from sts_lightning.data.table import Table
 from sts_lightning.evaluation.leaks import Leak, find_leaks
 
 TEST_PAIRS = [
@@ -13,11 +13,7 @@ TEST_PAIRS = [
     ("Two dogs run through tall grass.", "A cat sleeps on the red sofa."),
 ]
 
-TESTS = {
-    "one": [
-        Dataset.from_dict({"sentence1": [a for a, _ in TEST_PAIRS], "sentence2": [b for _, b in TEST_PAIRS]})
-    ]
-}
+TESTS = {"one": [Table({"sentence1": [a for a, _ in TEST_PAIRS], "sentence2": [b for _, b in TEST_PAIRS]})]}
 
 FLUTE, DOGS = TEST_PAIRS
 
@@ -71,7 +67,7 @@ def test_no_near_pair_is_missed(near: float) -> None:
         ("".join(rng.choice(list("abcde "), 60)), "".join(rng.choice(list("abcde "), 25))) for _ in range(60)
     ]
     pairs = [(edited(first), edited(second))[:: rng.choice([1, -1])] for first, second in train]
-    table = Dataset.from_dict({"sentence1": [a for a, _ in pairs], "sentence2": [b for _, b in pairs]})
+    table = Table({"sentence1": [a for a, _ in pairs], "sentence2": [b for _, b in pairs]})
 
     def alike(one: str, other: str) -> bool:
         one, other = (" ".join(text.split()) for text in (one, other))
@@ -97,5 +93,5 @@ def test_no_near_pair_is_missed(near: float) -> None:
 )
 def test_other_scripts(pair: tuple[str, str], kind: str | None) -> None:
     tests = [("Le café est fermé!", "abc"), ("वह की किताब", "abc"), ("?", "!")]
-    table = Dataset.from_dict({"sentence1": [a for a, _ in tests], "sentence2": [b for _, b in tests]})
+    table = Table({"sentence1": [a for a, _ in tests], "sentence2": [b for _, b in tests]})
     assert [leak.kind for leak in find_leaks([pair], {"t": [table]})] == ([] if kind is None else [kind])

@@ -10,7 +10,7 @@ import pytest
 
 from sts_lightning.data.fetch import SCORED_PAIRS
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 from sts_lightning.evaluation.leaks import KINDS, LeakedRows, hash_scores, parse, published_leaks
 from tools.leaked_rows import as_json, find_leaked_rows
 
@@ -26,7 +26,7 @@ def task(name: str, **subsets: list[tuple[str, str]]) -> STSTask:
     for subset, pairs in subsets.items():
         first, second = zip(*pairs, strict=True)
         labels = [0.2 * row for row in range(len(pairs))]
-        tables[subset] = make_table({"sentence1": first, "sentence2": second, "label": labels})
+        tables[subset] = Table({"sentence1": first, "sentence2": second, "label": labels})
     return STSTask(name, tables)
 
 

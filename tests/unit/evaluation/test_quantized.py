@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 from sentence_transformers.util.quantization import quantize_embeddings
 
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 from sts_lightning.evaluation.encoding import Embedded
 from sts_lightning.evaluation.quantized import as_int8, as_signs, score_quantized
 from sts_lightning.evaluation.statistics import pair_cosines
@@ -49,7 +49,7 @@ def test_each_combination() -> None:
     texts = [f"text {row}" for row in range(40)]
     golds = {"T": DRAW.integers(0, 6, 20).astype(float), "U": DRAW.random(20)}
     tasks = [
-        STSTask(name, {"test": make_table({"sentence1": texts[:20], "sentence2": texts[20:], "label": gold})})
+        STSTask(name, {"test": Table({"sentence1": texts[:20], "sentence2": texts[20:], "label": gold})})
         for name, gold in golds.items()
     ]
     embedded = Embedded(VECTORS, {text: row for row, text in enumerate(texts)})

@@ -8,7 +8,7 @@ from scipy import stats
 
 from sts_lightning.core.choices import Aggregate
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 from sts_lightning.evaluation.sts import evaluate_sts
 
 
@@ -26,7 +26,7 @@ class Angles:
 
 def table(pairs: list[tuple[int, int, float]]) -> object:
     first, second, label = zip(*pairs, strict=True)
-    return make_table({"sentence1": map(str, first), "sentence2": map(str, second), "label": label})
+    return Table({"sentence1": list(map(str, first)), "sentence2": list(map(str, second)), "label": label})
 
 
 PAIRS = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 from sts_lightning.evaluation import unseen_text as truncation
 from sts_lightning.evaluation.unseen_text import report_truncation
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
 
-TABLE = make_table(
+TABLE = Table(
     {"sentence1": ["a", "a a a", "a a a a a a"], "sentence2": ["a", "b", "a a a a a a a"], "label": [0.0] * 3}
 )
 THAI = "ครู แผนที่ จักรยาน"
@@ -46,7 +46,7 @@ def test_some_rows_of_a_large_table_are_looked_at(
     encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = [f"a {number}" for number in range(10)]
-    table = make_table({"sentence1": texts, "sentence2": texts[::-1], "label": [0.0] * 10})
+    table = Table({"sentence1": texts, "sentence2": texts[::-1], "label": [0.0] * 10})
     counted: list[str] = []
     count = type(encoder.tokenizer).count_unseen
     monkeypatch.setattr(
@@ -71,7 +71,7 @@ def test_the_line(encoder: SentenceEncoder, caplog: pytest.LogCaptureFixture) ->
 
 
 def test_many_unknown_tokens_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    table = make_table({"sentence1": [THAI, "a b"], "sentence2": ["c", THAI], "label": [0.0] * 2})
+    table = Table({"sentence1": [THAI, "a b"], "sentence2": ["c", THAI], "label": [0.0] * 2})
     with caplog.at_level("INFO"):
         report_truncation(tiny_bert(), [TABLE], table)
     assert "unknown tokens: 50 %, 0 %" in caplog.text
@@ -80,8 +80,8 @@ def test_many_unknown_tokens_are_a_warning(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_unknown_tokens_of_one_file_among_many_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    known = make_table({"sentence1": ["a b c " * 40], "sentence2": ["c d"], "label": [0.0]})
-    thai = make_table({"sentence1": [THAI], "sentence2": ["e"], "label": [0.0]})
+    known = Table({"sentence1": ["a b c " * 40], "sentence2": ["c d"], "label": [0.0]})
+    thai = Table({"sentence1": [THAI], "sentence2": ["e"], "label": [0.0]})
     with caplog.at_level("INFO"):
         report_truncation(tiny_bert(), [known, thai])
     assert "WARNING: 100 % of the tokens of a column of the dev and test texts are unknown" in caplog.text

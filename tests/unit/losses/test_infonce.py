@@ -11,7 +11,7 @@ from sentence_transformers.sentence_transformer import losses as peers
 
 from sts_lightning.data.collate import View, ViewCollator
 from sts_lightning.data.positives import known_positives
-from sts_lightning.data.tables import table_of_rows
+from sts_lightning.data.table import Table
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.testing.tiny_bert import tiny_bert
@@ -102,7 +102,7 @@ def test_all_forms_leave_out_what_the_data_pair(seed: int) -> None:
     rng = np.random.default_rng(seed)
     table = [(str(rng.integers(5)), str(rng.integers(3, 12)), str(rng.integers(3, 15))) for _ in range(16)]
     columns = ("sentence1", "sentence2", "sentence3")
-    known = known_positives(table_of_rows(columns, table), columns, None)
+    known = known_positives(Table.of_rows(columns, table), columns, None)
     pairs = {(a, p) for a, p, _ in table} | {(p, a) for a, p, _ in table}
     batch = table[:9]
     views = torch.from_numpy(rng.normal(size=(3, 9, 4)))

@@ -14,11 +14,11 @@ from torch import Tensor
 from sts_lightning.cli import main as program
 from sts_lightning.core.errors import MemoryShortageError
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 from sts_lightning.evaluation.encoding import score_pairs
 from sts_lightning.evaluation.sts import evaluate_sts
 from sts_lightning.evaluation.suites import UnitVectors
-from sts_lightning.models.compute.inference import is_out_of_memory, shortage
+from sts_lightning.models.compute.budget import is_out_of_memory, shortage
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral
@@ -93,7 +93,7 @@ def test_a_shared_prefix_and_other_layers(pooling: Any, monkeypatch: pytest.Monk
 
 def test_evaluation_and_scores(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = MANY[:40], MANY[40:80]
-    table = make_table({"sentence1": first, "sentence2": second, "label": [float(n % 5) for n in range(40)]})
+    table = Table({"sentence1": first, "sentence2": second, "label": [float(n % 5) for n in range(40)]})
 
     def all_of_it() -> list[Any]:
         return [

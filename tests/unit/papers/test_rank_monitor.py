@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 from sts_lightning.papers.rank_monitor import RankMonitor
 from sts_lightning.testing.tiny_bert import tiny_bert
 
@@ -32,7 +32,7 @@ def test_an_argument_out_of_range_is_named_first(argument: dict[str, Any]) -> No
 )
 def test_alignment_is_that_of_scores_up_to_5(scores: list[float], left_out: bool) -> None:
     texts = ["a dog", "birds", "a cat"]
-    dev = make_table({"sentence1": texts, "sentence2": texts[::-1], "label": scores})
+    dev = Table({"sentence1": texts, "sentence2": texts[::-1], "label": scores})
     logged: dict[str, float] = {}
     logger = SimpleNamespace(log_metrics=lambda metrics, step: logged.update(metrics))
     trainer: Any = SimpleNamespace(datamodule=SimpleNamespace(dev=dev), global_step=0, loggers=[logger])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 from sts_lightning.evaluation.sts import encode_tables
 from sts_lightning.papers.vector_ranks import rank_tasks
 
@@ -39,7 +39,7 @@ def by_decomposition(rows: range, normalize: bool) -> int:
 def test_all_readings() -> None:
     # sentence 0 is repeated, which changes no rank
     first, second = [*SENTENCES[:20], "s0"], [*SENTENCES[20:], "s39"]
-    table = make_table({"sentence1": first, "sentence2": second, "label": [1.0] * 21})
+    table = Table({"sentence1": first, "sentence2": second, "label": [1.0] * 21})
     result = rank_tasks([STSTask("STS12", {"x": table})], encode_tables(Given(), [table]))
     task = result["tasks"]["STS12"]
     assert task["sentences"] == 40

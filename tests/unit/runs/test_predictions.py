@@ -7,7 +7,7 @@ import pytest
 
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import (
@@ -20,7 +20,7 @@ from sts_lightning.runs.predictions import (
 
 def table(labels: list[float]) -> object:
     texts = [str(label) for label in labels]
-    return make_table({"sentence1": texts, "sentence2": texts, "label": labels})
+    return Table({"sentence1": texts, "sentence2": texts, "label": labels})
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_predictions_on_other_texts_of_a_task(tmp_path: Path) -> None:
     def save(name: str, texts: list[str], labels: list[float], text: str | None = None) -> RunFolder:
         run = RunFolder(tmp_path / name)
         run.path.mkdir()
-        pairs = make_table({"sentence1": texts, "sentence2": texts[::-1], "label": labels})
+        pairs = Table({"sentence1": texts, "sentence2": texts[::-1], "label": labels})
         tasks = [STSTask("mine", {"test": pairs})]
         save_predictions(run, tasks, found_on(tasks, [np.array([0.1, 0.2, 0.3])]))
         run.save_metrics(RunMetrics({"average": 1.0, "tasks": {}}, details={"senteval_text": text}))

@@ -1,18 +1,24 @@
+"""Memory that runs out in a step: the step is repeated in smaller micro batches, by all processes."""
+
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, distributed, multiprocessing
+from torch.nn.parallel import DistributedDataParallel
 
-from sts_lightning.core.errors import TrainingError
+from sts_lightning.core.processes import Shard
+from sts_lightning.data.collate import Batch
+from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training import micro_batch_search
-from sts_lightning.training.micro_batch_search import find_micro_batch
+from sts_lightning.training.module import STSModule
+
+TEXTS = ["a b c", "d e", "f", "g h i j", "k l", "m n o", "p", "q r s t u"]
 
 
 def limit_memory(monkeypatch: pytest.MonkeyPatch, encoder: type[SentenceEncoder], rows: float) -> None:
@@ -28,48 +34,102 @@ def limit_memory(monkeypatch: pytest.MonkeyPatch, encoder: type[SentenceEncoder]
     monkeypatch.setattr(encoder, "embed_chunk", limited)
 
 
-def test_auto_finds_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_memory(monkeypatch, SentenceEncoder, rows=13)
-    encoder = tiny_bert()
-    before = torch.get_rng_state()
-    assert find_micro_batch(encoder, 16, 2, nullcontext) == 6 * 2 * 128  # between 4, which fit, and 8
-    assert find_micro_batch(encoder, 6, 2, nullcontext) is None
-    assert torch.equal(torch.get_rng_state(), before)
-    assert all(parameter.grad is None for parameter in encoder.parameters())
-    limit_memory(monkeypatch, SentenceEncoder, rows=1)
-    with pytest.raises(TrainingError, match="does not hold one example"):
-        find_micro_batch(encoder, 16, 2, nullcontext)
+def module_and_step(shard: Shard) -> tuple[STSModule, Any]:
+    """A module whose weights do not depend on the process, and one step without an update of the weights."""
+    unused: Any = None
+    torch.manual_seed(0)
+    module = STSModule(tiny_bert(dropout=0.0), PearsonLoss(), unused, unused).train()
+    own = shard.slice_of(len(TEXTS))
+    views = [TEXTS[own], TEXTS[::-1][own]]
+    rows = module.encoder.prepare(10_000, training=True)(views, [None, None])
+    batch = Batch(rows, 2, torch.linspace(0, 5, len(TEXTS)), len(TEXTS), shard)
+    losses: list[float] = []
+
+    def training_step() -> Tensor:
+        loss = module.loss(module.embed_views(batch), batch.labels)
+        losses.append(float(loss.detach()))
+        return loss  # type: ignore[no-any-return]
+
+    module.on_train_batch_start(batch, 0)
+    return module, (training_step, losses)
 
 
-def test_auto_with_a_frozen_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_memory(monkeypatch, SentenceEncoder, rows=13)
-    encoder = tiny_bert().requires_grad_(False)
-    assert find_micro_batch(encoder, 16, 2, nullcontext) == 6 * 2 * 128
+def gradient(module: STSModule) -> Tensor:
+    return torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
 
 
-def test_trials_share_one_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An allocator keeps what a trial frees; each trial's limit used to add half of what was left to that."""
-    limits, kept = [], []
-
-    @contextmanager
-    def recorded(limit: int) -> Iterator[None]:
-        kept.append(torch.ones(1 << 24))  # 64 MiB
-        limits.append(limit)
-        yield
-
-    limit_memory(monkeypatch, SentenceEncoder, rows=0.5)
-    monkeypatch.setattr(micro_batch_search, "host_memory_limit", recorded)
-    with pytest.raises(TrainingError):
-        find_micro_batch(tiny_bert(), 4, 1, nullcontext)
-    assert len(limits) == 3
-    assert len(set(limits)) == 1
+def trainer(world_size: int, model: Any) -> Any:
+    return SimpleNamespace(world_size=world_size, model=model, global_step=0)
 
 
-def test_the_search_ends_within_a_tenth(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = tiny_bert(max_length=10)
-    for rows in (1, 2, 23, 57, 97, 191, 255):
-        limit_memory(monkeypatch, SentenceEncoder, rows)
-        found = find_micro_batch(encoder, 256, 1, nullcontext)
-        assert found is not None
-        assert rows / 1.1 - 1 <= found // 10 <= rows
-        monkeypatch.undo()
+class Wrapped(torch.nn.Module):
+    """Calls a function as the forward pass of the module, as Lightning's strategy does."""
+
+    def __init__(self, module: STSModule, forward: Any) -> None:
+        super().__init__()
+        self.module, self.function = module, forward
+
+    def forward(self) -> Any:
+        return self.function()
+
+
+def process(rank: int, folder: Path, moment: str, queue: Any) -> None:
+    """Take a step as one of two processes, in one of which memory runs out at a moment."""
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
+    torch.set_num_threads(1)
+    module, (forward, losses) = module_and_step(Shard(rank, 2))
+    wrapped = DistributedDataParallel(Wrapped(module, forward))
+    module._trainer = trainer(2, wrapped)
+    optimizer = torch.optim.SGD(module.parameters(), 0.0)
+    module._group = distributed.new_group(backend="gloo")
+    embed, calls = module.encoder.embed_chunk, iter(range(100))
+
+    def short(*args: Any, **more: Any) -> Tensor:
+        vectors = embed(*args, **more)
+        number = next(calls)
+        if rank == 1 and number == 0 and moment == "forward":
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        if rank == 1 and number == 0 and moment == "backward":
+            vectors.register_hook(fail)
+        if rank == 1 and moment == "always":
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return vectors
+
+    def fail(_: Tensor) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    module.encoder.embed_chunk = short  # type: ignore[method-assign]
+    message = ""
+    try:
+        module.optimizer_step(0, 0, optimizer, lambda: wrapped().backward())
+    except torch.OutOfMemoryError as error:
+        message = str(error)
+    found = None if message else gradient(module).numpy()
+    queue.put((rank, losses, found, module.budget.tokens, message))
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("moment", ["never", "forward", "backward", "always"])
+def test_all_processes_repeat_the_step(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loss and gradient are those of one process with the whole batch and enough memory."""
+    module, (forward, losses) = module_and_step(Shard())
+    module._trainer = trainer(1, None)
+    forward().backward()
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    workers = [context.Process(target=process, args=(r, tmp_path, moment, queue)) for r in range(2)]
+    for worker in workers:
+        worker.start()
+    results = sorted((queue.get(timeout=40) for _ in workers), key=lambda found: found[0])
+    for worker in workers:
+        worker.join(40)
+    budgets = {tokens for *_, tokens, _ in results}
+    assert len(budgets) == 1
+    assert (budgets == {None}) == (moment == "never")
+    for rank, found, gradients, _, message in results:
+        if moment == "always":
+            assert ("another process" in message) == (rank == 0)
+            continue
+        assert found[-1] == pytest.approx(losses[0], abs=1e-6)
+        torch.testing.assert_close(torch.from_numpy(gradients), gradient(module), atol=1e-5, rtol=1e-4)

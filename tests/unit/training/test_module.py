@@ -145,13 +145,13 @@ def test_only_what_exceeds_a_micro_batch_is_recomputed(
     encoder = tiny_bert(dropout=0.1)
     unused: Any = None
     module = STSModule(encoder, make("infonce"), unused, unused, micro_batch_size=examples).train()
-    module.micro_batch_tokens = tokens
+    module.budget.tokens = tokens
     texts = ["a " * 15] * 8  # rows of 17 tokens
     rows: TokenizedBatch = encoder.prepare(10_000, training=True)([texts, texts], [None, None])
     chunks = module.chunks_of(Batch(rows, 2, None, 8))[0]
     counted, gradients = passes(module, rows, 8)
     assert counted == expected
-    module.micro_batch_size = module.micro_batch_tokens = None
+    module.micro_batch_size = module.budget.tokens = None
     kept = passes(module, chunks, 8)
     assert kept[0] == len(chunks.chunks)
     assert torch.equal(gradients, kept[1])
@@ -164,7 +164,7 @@ def test_rows_of_an_auxiliary_model_count_too() -> None:
     module = STSModule(encoder, make("infonce"), unused, unused, auxiliary=second).train()
     rows = encoder.prepare(10_000, training=True)([["a " * 15] * 8], [None])
     for tokens, recompute in ((2 * 8 * 17, False), (2 * 8 * 17 - 1, True)):
-        module.micro_batch_tokens = tokens
+        module.budget.tokens = tokens
         assert module.chunks_of(Batch(rows, 1, None, 8))[1] == recompute
 
 
@@ -173,18 +173,27 @@ def test_memory_that_ran_out_in_a_batch_that_is_kept() -> None:
     encoder = tiny_bert()
     unused: Any = None
     texts = ["a " * 15] * 8
-    for chunk_tokens, limits in ((8 * 17, [8 * 17, 7 * 17, 6 * 17]), (10_000, [14 * 17, 13 * 17])):
+    for chunk_tokens, limits in ((8 * 17, [8 * 17, 6 * 17, 4 * 17]), (10_000, [12 * 17, 9 * 17])):
         module = STSModule(encoder, make("infonce"), unused, unused, micro_batch_size=8).train()
         module._trainer = SimpleNamespace(global_step=0)  # type: ignore[assignment]
         rows = encoder.prepare(chunk_tokens, training=True)([texts, texts], [None, None])
         module.on_train_batch_start(Batch(rows, 2, None, 8), 0)
         assert not module.chunks_of(module._batch)[1]
         for limit in limits:
-            assert module._step_down()
-            assert module.micro_batch_tokens == limit
+            assert module._smaller() == limit
+            module._shrink(limit)
             assert module.chunks_of(module._batch)[1]
     module.on_train_batch_start(Batch(encoder.prepare(9, True)([["x"]], [None]), 1, None, 1), 0)
-    assert not module._step_down()
+    assert module._smaller() == 0
+
+
+@pytest.mark.parametrize(("size", "expected"), [(32, 1), (33, 3)])
+def test_auto_on_a_cpu_has_micro_batches_of_32_examples(size: int, expected: int) -> None:
+    """Of 33 the last one is kept, the first 32 are computed twice; a GPU starts with all."""
+    unused: Any = None
+    module = STSModule(tiny_bert(), make("infonce"), unused, unused, micro_batch_size="auto").train()
+    rows = module.encoder.prepare(10_000, training=True)([["a b"] * size] * 2, [None, None])
+    assert passes(module, rows, size)[0] == expected
 
 
 def test_recomputation_keeps_no_activations() -> None:

@@ -41,7 +41,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data.setup()
     (only,) = data.tests
     table = only.subsets[next(iter(only.subsets))]
-    subsets = {"a": table.select(range(15)), "b": table.select(range(15, len(table)))}
+    subsets = {"a": table[:15], "b": table[15:]}
     data.tests[:] = [STSTask(only.name, subsets)]
     found = score_data(load(run.path), data, cfg.evaluation)
     save_predictions(run, data.tests, found.test_found)

@@ -9,15 +9,13 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import get_args
 
-from datasets import Dataset
-
 from sts_lightning.core.choices import SentEvalText, TextFound
 from sts_lightning.core.errors import DataError
 from sts_lightning.core.files import read_json
 from sts_lightning.data.fetch import PUBLISHED, ROWS, fetch_hint, fetched_by
 from sts_lightning.data.readers.row_values import folded_sentence, score
 from sts_lightning.data.readers.text_files import read_lines, read_tsv
-from sts_lightning.data.tables import SCORE_RANGE, make_table, require_varied_scores
+from sts_lightning.data.table import LABELLED, SCORE_RANGE, Table, require_varied_scores
 
 STS_YEARS: dict[str, tuple[str, ...]] = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -51,10 +49,10 @@ class STSTask:
     """
 
     name: str
-    subsets: dict[str, Dataset]
+    subsets: dict[str, Table]
 
 
-def tables_of(tasks: Iterable[STSTask]) -> list[Dataset]:
+def tables_of(tasks: Iterable[STSTask]) -> list[Table]:
     """Return the tables of tasks, one after another."""
     return [table for task in tasks for table in task.subsets.values()]
 
@@ -117,7 +115,7 @@ def load_sts_tasks(
         return tasks
 
 
-def load_stsb(data_root: str | Path, split: str, text: SentEvalText = "raw") -> Dataset:
+def load_stsb(data_root: str | Path, split: str, text: SentEvalText = "raw") -> Table:
     """Load STS-B ``train`` (5,749 pairs), ``dev`` (1,500) or ``test`` (1,379); scores in [0, 5].
 
     Args:
@@ -141,7 +139,7 @@ def load_stsb_genres(data_root: str | Path, split: str) -> list[str]:
         return [fields[1] for _, fields in read_tsv(path, columns=7)]
 
 
-def load_sickr(data_root: str | Path, split: str, text: SentEvalText = "raw") -> Dataset:
+def load_sickr(data_root: str | Path, split: str, text: SentEvalText = "raw") -> Table:
     """Load SICK-R ``train`` (4,500 pairs), ``trial`` (500) or ``test`` (4,927).
 
     The relatedness r in [1, 5] is mapped to [0, 5] by 5 (r - 1) / 4, as in the papers' corpus; this does
@@ -192,25 +190,23 @@ def check_count(path: Path, folder: Path, count: int) -> None:
         )
 
 
-def text_found(tables: Iterable[Dataset]) -> TextFound | None:
+def text_found(tables: Iterable[Table]) -> TextFound | None:
     """Return the first of raw, prepared and prepared files that tables read from SentEval's files have."""
-    texts = {table.info.description for table in tables}
+    texts = {table.text for table in tables}
     return next((text for text in get_args(TextFound) if text in texts), None)
 
 
 def _to_table(
     pairs: Iterator[Pair], path: Path, folder: Path, text: SentEvalText, lower: bool = True
-) -> Dataset:
+) -> Table:
     columns: list[tuple[str, ...]] = list(zip(*pairs, strict=True)) or [(), (), ()]
-    firsts, seconds, labels = columns
+    firsts, seconds, labels = map(list, columns)
     source_text: TextFound = "prepared_files" if is_prepared((*firsts, *seconds), lower) else "raw"
     if text == "prepared" and source_text == "raw":
         prepare = resolve_name("sts_lightning.papers.moses:prepare")
-        firsts, seconds = (
-            tuple(prepare(sentence, lower) for sentence in column) for column in (firsts, seconds)
-        )
+        firsts, seconds = ([prepare(sentence, lower) for sentence in column] for column in (firsts, seconds))
         source_text = "prepared"
-    table = make_table({"sentence1": firsts, "sentence2": seconds, "label": labels}, source_text)
+    table = Table(dict(zip(LABELLED, (firsts, seconds, labels), strict=True)), text=source_text)
     check_count(path, folder, len(table))
     require_varied_scores(table, path)
     return table
@@ -241,7 +237,7 @@ def is_prepared(sentences: Collection[str], lower: bool = True) -> bool:
     return any(map(_DETACHED.search, sentences)) and not any(map(_GLUED.search, sentences))
 
 
-def _load_subset(folder: Path, year: str, subset: str, text: SentEvalText) -> Dataset:
+def _load_subset(folder: Path, year: str, subset: str, text: SentEvalText) -> Table:
     inputs, golds = (folder / "STS" / year / f"STS.{part}.{subset}.txt" for part in ("input", "gs"))
     return _to_table(_read_subset(inputs, golds), golds, folder, text)
 

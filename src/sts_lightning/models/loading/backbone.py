@@ -30,7 +30,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPI
 from sts_lightning.core.choices import Attention, DtypeName, Precision
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.core.hardware import local_gpu, multiplies_bfloat16
-from sts_lightning.models.compute.inference import is_out_of_memory
+from sts_lightning.models.compute.budget import is_out_of_memory
 from sts_lightning.models.encoding import Base
 from sts_lightning.models.loading.checks import check_finite
 from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles, find, find_adapter

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +28,7 @@ class Step:
         position: Seed of the run, epoch, and number of the batch in it, from which random numbers that belong
             to an example follow.
         official_gather: See `STSModule`.
+        agree: See `STSModule.agree`.
     """
 
     encoder: SentenceEncoder
@@ -36,13 +38,16 @@ class Step:
     pooled: Tensor
     position: tuple[int, int, int] = (0, 0, 0)
     official_gather: bool = False
+    agree: Callable[[], None] = lambda: None
 
     def gather(self, rows: Tensor) -> Tensor:
         """Gather tensors of the shard, (K, b, D), into those of the whole batch, (K, B, D)."""
+        self.agree()
         return gather_examples(rows, self.batch.size, self.batch.shard, self.official_gather)
 
     def total(self, rows: Tensor) -> Tensor:
         """Add up summands of the shard, (K, b, D), over the whole batch, (D,), with the exact gradient."""
+        self.agree()
         return gather_examples(rows, self.batch.size, self.batch.shard).sum(dim=(0, 1))
 
 
@@ -54,8 +59,8 @@ class AuxiliaryModel(nn.Module, ABC):
 
     Attributes:
         provides: Name of the argument of the loss.
-        extra_views: Number of further embeddings with gradient for each example; the search for a micro batch
-            reserves memory for them.
+        extra_views: Number of further embeddings with gradient for each example, which a micro batch has to
+            leave memory for.
         frozen_copy: Sub-module that is a copy of the encoder without gradients; checkpoints have its
             counterparts of the weights that train, and its others equal the encoder's.
         above: Sub-module above the encoder, whose layers are not counted with the encoder's.
@@ -77,7 +82,7 @@ class AuxiliaryModel(nn.Module, ABC):
         """
 
     def place(self, device: torch.device) -> None:
-        """Move what is no sub-module to the device of training, before the search for a micro batch."""
+        """Move what is no sub-module to the device of training, before the first step."""
 
     @abstractmethod
     def forward(self, step: Step) -> Tensor:

@@ -16,7 +16,7 @@ from sts_lightning.data.readers.sts_sets import (
     text_found,
 )
 from sts_lightning.data.sts_train import sts_train
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.table import Table
 from tests.support.data_modules import data_module
 from tests.unit.data.conftest import stsb_row
 
@@ -26,7 +26,7 @@ def test_unscored_rows_are_left_out_and_blanks_folded(root: Path) -> None:
     assert list(tasks) == ["STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR"]
     assert tuple(tasks["STS13"].subsets) == ("FNWN", "headlines", "OnWN")
     table = tasks["STS13"].subsets["OnWN"]
-    assert table.to_dict() == {
+    assert table.columns == {
         "sentence1": ["STS13 one", "three"],
         "sentence2": ["other one", "c"],
         "label": [4.5, 0.0],
@@ -135,7 +135,7 @@ def test_prepared_text_is_made_from_raw_files(root: Path) -> None:
     assert list(load_stsb(root, "test")["sentence1"]) == ["A dog, barks.", "p"]
     assert text_found([table, load_sickr(root, "test", "prepared")]) == "prepared"
     assert text_found([load_stsb(root, "test")]) == "raw"
-    assert text_found([make_table({"sentence1": []})]) is None
+    assert text_found([Table({"sentence1": []})]) is None
 
 
 @pytest.mark.parametrize("asked", get_args(SentEvalText))
@@ -143,7 +143,7 @@ def test_prepared_files_are_read_as_they_are(root: Path, asked: SentEvalText) ->
     path = root / "senteval" / "STS" / "STSBenchmark" / "sts-test.csv"
     path.write_text("\n".join(stsb_row(*row) for row in [("it ' s a b.", "p .", "1"), ("q", "r , s", "2")]))
     table = load_stsb(root, "test", asked)
-    assert table.to_dict() == {
+    assert table.columns == {
         "sentence1": ["it ' s a b.", "q"],
         "sentence2": ["p .", "r , s"],
         "label": [1, 2],
