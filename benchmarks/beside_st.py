@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from common import CONFIG
+from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from train_step import BATCH, our_steps, their_steps
 from transformers import AutoTokenizer, BertConfig, BertModel, logging
@@ -69,7 +70,7 @@ def main() -> None:
     logging.disable_progress_bar()
     pairs = toy(train_size=max(2 * options.sentences, BATCH * options.steps)).read().train
     texts = list(dict.fromkeys(pairs["sentence1"]))[: options.sentences]
-    table = pairs.select(range(BATCH * options.steps))
+    table = Dataset.from_dict({**pairs[: BATCH * options.steps].columns})
     trainer = "trainer=gpu" if options.device == "cuda" else "trainer=cpu"
     precisions: tuple[Precision, ...] = ("32-true", "bf16-true")
     with tempfile.TemporaryDirectory() as folder:

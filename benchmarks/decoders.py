@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
 import torch
 from hydra import compose
 from peft import LoraConfig
@@ -139,5 +140,6 @@ def make_encoder(
 def triplets(count: int, generated: bool = False) -> list[list[str]]:
     """Return anchors, positives and hard negatives of real NLI triplets, or of the toy language."""
     data = toy(kind="triplets", train_size=count) if generated else nli_triplets(os.environ["STS_DATA_ROOT"])
-    table = data.read().train.shuffle(seed=1).select(range(count))
+    table = data.read().train
+    table = table[np.random.default_rng(1).permutation(len(table))[:count]]
     return [list(table[name]) for name in ("sentence1", "sentence2", "sentence3")]

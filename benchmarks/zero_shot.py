@@ -103,7 +103,7 @@ def check(template: str, overrides: list[str], count: int) -> None:
         settings = ["precision=32-true", f"prompt.pooling={pooling}", f"prompt.layer={layer}"]
         encoder, cfg = load(template, [*overrides, *settings])
         for table in tables_of(load_sts_tasks(cfg.data_root, ("STSB", "SICKR"), "prepared")):
-            few = table.select(range(count))
+            few = table[:count]
             pairs = list(zip(few["sentence1"], few["sentence2"], strict=True))
             plain = plain_cosines(cfg.model.name, cfg.prompt.template, pooling, layer, pairs)
             apart = np.abs(encode_pairs(encoder, [few])[0] - plain).max()

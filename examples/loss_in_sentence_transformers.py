@@ -5,6 +5,7 @@ python examples/loss_in_sentence_transformers.py [MODEL]        a hub id or a fo
 
 import sys
 
+from datasets import Dataset
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
@@ -18,8 +19,8 @@ from sts_lightning.testing.toy import toy
 
 MODEL = sys.argv[1] if len(sys.argv) > 1 else "sentence-transformers/all-MiniLM-L6-v2"
 
-splits = toy(train_size=640, dev_size=200).read()
-train, dev = (table.rename_column("label", "score") for table in (splits.train, splits.dev))
+pairs = Dataset.from_dict({**toy(train_size=840).read().train.columns}).rename_column("label", "score")
+train, dev = pairs.select(range(640)), pairs.select(range(640, 840))
 model = SentenceTransformer(MODEL)
 loss = for_sentence_transformers(
     model,

@@ -18,8 +18,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from sts_lightning.losses.base import TOP_SCORE
-from sts_lightning.losses.smooth_k2 import SmoothK2Loss
-from sts_lightning.losses.translated_relu import TranslatedReLULoss
+from sts_lightning.losses.regression import SmoothK2Loss, TranslatedReLULoss
 from sts_lightning.papers.phases import phases_of
 from sts_lightning.runs.listing import ListedRun, find_runs, group_seeds
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sts_lightning.config.build import build
 from sts_lightning.config.folders import files_of
 from sts_lightning.losses.base import TOP_SCORE, Loss
-from sts_lightning.losses.siamese import SiameseRegressionLoss
+from sts_lightning.losses.regression import SiameseRegressionLoss
 
 BATCH = 32
 """Examples in a batch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, overload
@@ -141,6 +141,9 @@ class Table:
         numbers = rows.tolist()
         columns = {name: [column[row] for row in numbers] for name, column in self.columns.items()}
         return replace(self, columns=columns, source=self.source[rows])
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[row] for row in range(len(self)))
 
     def __getitems__(self, rows: Sequence[int]) -> list[dict[str, Any]]:
         """Return the examples of a batch; `DataLoader` asks for them so."""

@@ -160,7 +160,7 @@ class Loss(nn.Module, ABC):
         """
 
 
-def repeats(views: Tensor, sentence_ids: Tensor | None, among: slice = slice(1, None)) -> Tensor:
+def false_negatives(views: Tensor, sentence_ids: Tensor | None, among: slice = slice(1, None)) -> Tensor:
     """Find the candidates that are no negatives: their text is that of the anchor or of a positive of it.
 
     Args:
@@ -221,13 +221,13 @@ def check(holds: bool, must: str, **argument: object) -> None:
         raise ValueError(f"{name} must {must}, got {value!r}.")
 
 
-def positive(**arguments: float) -> None:
+def check_positive(**arguments: float) -> None:
     """Reject arguments that are not positive and finite."""
     for name, value in arguments.items():
         check(0 < value < math.inf, "be positive and finite", **{name: value})
 
 
-def not_negative(**arguments: float) -> None:
+def check_not_negative(**arguments: float) -> None:
     """Reject arguments that are not finite, or negative."""
     for name, value in arguments.items():
         check(0 <= value < math.inf, "be finite and not negative", **{name: value})

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import TOP_SCORE, Needs, cosine_matrix, repeats, require
+from sts_lightning.losses.base import TOP_SCORE, Needs, cosine_matrix, false_negatives, require
 from sts_lightning.losses.sigmoid import SigmoidLoss
 
 
@@ -53,5 +53,5 @@ class BiXSELoss(SigmoidLoss):
         logits = self.logits(cosines)
         targets = torch.diag(require(self, labels=labels).to(cosines.dtype) / TOP_SCORE)
         terms = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
-        repeated = repeats(views, sentence_ids if self.mask_repeats else None)
+        repeated = false_negatives(views, sentence_ids if self.mask_repeats else None)
         return terms.masked_fill(repeated, 0.0).sum() / len(cosines)

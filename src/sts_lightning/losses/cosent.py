@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import Loss, Needs, cosine_rows, positive, require
+from sts_lightning.losses.base import Loss, Needs, check_positive, cosine_rows, require
 
 
 class CoSENTLoss(Loss):
@@ -32,7 +32,7 @@ class CoSENTLoss(Loss):
 
     def __init__(self, scale: float = 20.0) -> None:
         super().__init__()
-        positive(scale=scale)
+        check_positive(scale=scale)
         self.scale = scale
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:

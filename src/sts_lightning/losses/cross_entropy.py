@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sts_lightning.losses.base import Loss, Needs, require
-from sts_lightning.losses.siamese import Features, features_size, linear, pair_features
+from sts_lightning.losses.regression import Features, features_size, linear, pair_features
 
 
 class CrossEntropyLoss(Loss):

@@ -8,11 +8,11 @@ from torch import Tensor
 from sts_lightning.losses.base import (
     Loss,
     Needs,
+    check_not_negative,
+    check_positive,
     cosine_matrix,
     cosine_rows,
-    not_negative,
-    positive,
-    repeats,
+    false_negatives,
     require_negatives,
 )
 
@@ -50,8 +50,8 @@ class DecoupledLoss(Loss):
         self, temperature: float = 0.05, uniformity_weight: float = 1.0, mask_repeats: bool = True
     ) -> None:
         super().__init__()
-        positive(temperature=temperature)
-        not_negative(uniformity_weight=uniformity_weight)
+        check_positive(temperature=temperature)
+        check_not_negative(uniformity_weight=uniformity_weight)
         self.temperature = temperature
         self.uniformity_weight = uniformity_weight
         self.mask_repeats = mask_repeats
@@ -64,7 +64,7 @@ class DecoupledLoss(Loss):
         Args:
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
-            sentence_ids: Numbers of the sentences, see `repeats`; None leaves out nothing.
+            sentence_ids: Numbers of the sentences, see `false_negatives`; None leaves out nothing.
 
         Raises:
             ValueError: A batch of one row without hard negatives has no negatives.
@@ -73,7 +73,7 @@ class DecoupledLoss(Loss):
         alignment = -cosine_rows(views[0], views[1]).mean() / self.temperature
         logits = torch.cat([cosine_matrix(views[0], other) / self.temperature for other in views[1:]], dim=1)
         left_out = torch.eye(*logits.shape, dtype=torch.bool, device=views.device)
-        left_out = left_out | repeats(views, sentence_ids if self.mask_repeats else None)
+        left_out = left_out | false_negatives(views, sentence_ids if self.mask_repeats else None)
         empty = left_out.all(dim=1)
         # A sum over nothing would have a NaN gradient, so an empty row keeps its logits and is dropped after.
         logits = logits.masked_fill(left_out & ~empty[:, None], -torch.inf)

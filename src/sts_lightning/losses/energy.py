@@ -6,7 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, Needs, cosine_matrix, not_negative, repeats, require_negatives
+from sts_lightning.losses.base import (
+    Loss,
+    Needs,
+    check_not_negative,
+    cosine_matrix,
+    false_negatives,
+    require_negatives,
+)
 
 
 class EnergyLoss(Loss):
@@ -38,7 +45,7 @@ class EnergyLoss(Loss):
 
     def __init__(self, margin: float = 0.2, mask_repeats: bool = True) -> None:
         super().__init__()
-        not_negative(margin=margin)
+        check_not_negative(margin=margin)
         self.margin = margin
         self.mask_repeats = mask_repeats
 
@@ -50,7 +57,7 @@ class EnergyLoss(Loss):
         Args:
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
-            sentence_ids: Numbers of the sentences, see `repeats`; None leaves out nothing.
+            sentence_ids: Numbers of the sentences, see `false_negatives`; None leaves out nothing.
 
         Raises:
             ValueError: A batch of one row without hard negatives has no negatives.
@@ -58,6 +65,6 @@ class EnergyLoss(Loss):
         require_negatives(self, views)
         cosines = torch.cat([cosine_matrix(views[0], other) for other in views[1:]], dim=1)
         left_out = torch.eye(*cosines.shape, dtype=torch.bool, device=views.device)
-        left_out = left_out | repeats(views, sentence_ids if self.mask_repeats else None)
+        left_out = left_out | false_negatives(views, sentence_ids if self.mask_repeats else None)
         hardest = cosines.masked_fill(left_out, -torch.inf).amax(dim=1)
         return F.relu(self.margin + hardest - cosines.diagonal()).mean()

@@ -14,10 +14,10 @@ from sts_lightning.losses.base import (
     Loss,
     Needs,
     check,
+    check_positive,
     cosine_matrix,
+    false_negatives,
     one_of,
-    positive,
-    repeats,
     require,
     upcast,
 )
@@ -69,7 +69,7 @@ class GISTLoss(Loss):
         self, temperature: float = 0.05, guide: Guide = "self", margin: float = 0.1, mask_repeats: bool = True
     ) -> None:
         super().__init__()
-        positive(temperature=temperature)
+        check_positive(temperature=temperature)
         one_of(Guide, guide=guide)
         check(-2 < margin < 2, "lie in (-2, 2)", margin=margin)
         self.temperature = temperature
@@ -92,7 +92,7 @@ class GISTLoss(Loss):
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
             teacher: The teacher's similarities of anchors to positives, (B, B).
-            sentence_ids: Numbers of the sentences, see `repeats`; None leaves out nothing.
+            sentence_ids: Numbers of the sentences, see `false_negatives`; None leaves out nothing.
 
         Raises:
             ValueError: The guide is a teacher, but there is none.
@@ -104,7 +104,7 @@ class GISTLoss(Loss):
         masked = torch.zeros_like(same_row)
         known = guide.shape[1]  # candidates that the guide has read
         masked[:, :known] = guide > guide.diagonal()[:, None] + self.margin
-        masked = (masked & ~same_row) | repeats(views, sentence_ids if self.mask_repeats else None)
+        masked = (masked & ~same_row) | false_negatives(views, sentence_ids if self.mask_repeats else None)
         others = ~same_row
         if sentence_ids is not None:
             others = others & (sentence_ids[1 : len(views)].flatten() != EMPTY)

@@ -12,10 +12,10 @@ from sts_lightning.losses.base import (
     Loss,
     Needs,
     check,
+    check_not_negative,
+    check_positive,
     cosine_matrix,
-    not_negative,
-    positive,
-    repeats,
+    false_negatives,
     require_negatives,
 )
 
@@ -59,8 +59,8 @@ class HardnessLoss(Loss):
         self, temperature: float = 0.05, hardness: float = 1.0, prior: float = 0.0, mask_repeats: bool = True
     ) -> None:
         super().__init__()
-        positive(temperature=temperature)
-        not_negative(hardness=hardness)
+        check_positive(temperature=temperature)
+        check_not_negative(hardness=hardness)
         check(0 <= prior < 1, "lie in [0, 1)", prior=prior)
         self.temperature = temperature
         self.hardness = hardness
@@ -75,7 +75,7 @@ class HardnessLoss(Loss):
         Args:
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
-            sentence_ids: Numbers of the sentences, see `repeats`; None leaves out nothing.
+            sentence_ids: Numbers of the sentences, see `false_negatives`; None leaves out nothing.
 
         Raises:
             ValueError: A batch of one row without hard negatives has no negatives.
@@ -84,7 +84,7 @@ class HardnessLoss(Loss):
         logits = cosine_matrix(views[0], views[1:].flatten(0, 1)) / self.temperature
         positives = logits.diagonal()
         left_out = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
-        left_out = left_out | repeats(views, sentence_ids if self.mask_repeats else None)
+        left_out = left_out | false_negatives(views, sentence_ids if self.mask_repeats else None)
         empty = left_out.all(dim=1)
         left_out = left_out & ~empty[:, None]  # an empty row keeps finite gradients, and is dropped below
         negative = logits.masked_fill(left_out, -torch.inf)

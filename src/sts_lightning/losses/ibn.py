@@ -7,7 +7,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import TOP_SCORE, Loss, Needs, check, cosine_matrix, one_of, positive, require
+from sts_lightning.losses.base import (
+    TOP_SCORE,
+    Loss,
+    Needs,
+    check,
+    check_positive,
+    cosine_matrix,
+    one_of,
+    require,
+)
 
 EqualSentences = Literal["negatives", "positives"]
 """Relation of two sentences with the same text."""
@@ -48,7 +57,7 @@ class IBNLoss(Loss):
         self, scale: float = 20.0, positive_from: float = 4.0, equal_sentences: EqualSentences = "negatives"
     ) -> None:
         super().__init__()
-        positive(scale=scale)
+        check_positive(scale=scale)
         check(0 < positive_from <= TOP_SCORE, f"lie in (0, {TOP_SCORE:g}]", positive_from=positive_from)
         one_of(EqualSentences, equal_sentences=equal_sentences)
         self.scale = scale

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, Needs, check, cosine_matrix, positive, repeats
+from sts_lightning.losses.base import Loss, Needs, check, check_positive, cosine_matrix, false_negatives
 
 
 class InfoNCELoss(Loss):
@@ -67,7 +67,7 @@ class InfoNCELoss(Loss):
         same_side: bool = False,
     ) -> None:
         super().__init__()
-        positive(temperature=temperature)
+        check_positive(temperature=temperature)
         check(math.isfinite(hard_negative_weight), "be finite", hard_negative_weight=hard_negative_weight)
         self.temperature = temperature
         self.hard_negative_weight = hard_negative_weight
@@ -89,10 +89,10 @@ class InfoNCELoss(Loss):
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
             negatives: Further negatives of every anchor, (N, D); may be empty.
-            sentence_ids: Numbers of the sentences, see `repeats`; None leaves out nothing.
+            sentence_ids: Numbers of the sentences, see `false_negatives`; None leaves out nothing.
         """
         size, ids = views.shape[1], sentence_ids if self.mask_repeats else None
-        repeated, anchors = repeats(views, ids), repeats(views, ids, slice(0, 1))
+        repeated, anchors = false_negatives(views, ids), false_negatives(views, ids, slice(0, 1))
         paired = repeated[:, :size]  # anchors with the positives of other rows that are theirs too
         own = torch.eye(size, dtype=torch.bool, device=views.device)
         logits = [cosine_matrix(views[0], views[1]) / self.temperature]  # (B, B)

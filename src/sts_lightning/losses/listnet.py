@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, Needs, cosine_rows, positive, require
+from sts_lightning.losses.base import Loss, Needs, check_positive, cosine_rows, require
 
 
 class ListNetLoss(Loss):
@@ -34,7 +34,7 @@ class ListNetLoss(Loss):
 
     def __init__(self, scale: float = 20.0, score_temperature: float = 1.0) -> None:
         super().__init__()
-        positive(scale=scale, score_temperature=score_temperature)
+        check_positive(scale=scale, score_temperature=score_temperature)
         self.scale = scale
         self.score_temperature = score_temperature
 

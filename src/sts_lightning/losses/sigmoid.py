@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, Needs, check, cosine_matrix, positive, repeats
+from sts_lightning.losses.base import Loss, Needs, check, check_positive, cosine_matrix, false_negatives
 
 
 class SigmoidLoss(Loss):
@@ -41,7 +41,7 @@ class SigmoidLoss(Loss):
 
     def __init__(self, scale: float = 10.0, bias: float = -4.1, mask_repeats: bool = True) -> None:
         super().__init__()
-        positive(scale=scale)
+        check_positive(scale=scale)
         check(math.isfinite(bias), "be finite", bias=bias)
         self.mask_repeats = mask_repeats
         self.log_scale = nn.Parameter(torch.tensor([math.log(scale)]))
@@ -55,13 +55,13 @@ class SigmoidLoss(Loss):
         Args:
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
-            sentence_ids: Numbers of the sentences, see `repeats`; None leaves out nothing.
+            sentence_ids: Numbers of the sentences, see `false_negatives`; None leaves out nothing.
         """
         size = views.shape[1]
         cosines = cosine_matrix(views[0], views[1:].flatten(0, 1))  # (B, (V - 1) B)
         signs = 2 * torch.eye(size, cosines.shape[1], device=cosines.device, dtype=cosines.dtype) - 1
         terms = F.logsigmoid(signs * self.logits(cosines))
-        repeated = repeats(views, sentence_ids if self.mask_repeats else None)
+        repeated = false_negatives(views, sentence_ids if self.mask_repeats else None)
         return -terms.masked_fill(repeated, 0.0).sum() / size
 
     def logits(self, cosines: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, Needs, cosine_matrix, one_of, positive, require
+from sts_lightning.losses.base import Loss, Needs, check_positive, cosine_matrix, one_of, require
 
 TEMPERATURE = 0.05
 """Usual temperature of student and teacher."""
@@ -53,7 +53,7 @@ class SimilarityDistillationLoss(Loss):
     ) -> None:
         super().__init__()
         one_of(Comparison, comparison=comparison)
-        positive(temperature=temperature, teacher_temperature=teacher_temperature)
+        check_positive(temperature=temperature, teacher_temperature=teacher_temperature)
         self.comparison: Comparison = comparison
         self.temperature = temperature
         self.teacher_temperature = teacher_temperature

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import Loss, Needs, cosine_rows, positive, require
+from sts_lightning.losses.base import Loss, Needs, check_positive, cosine_rows, require
 from sts_lightning.losses.pearson import RESOLUTION, pearson_correlation
 
 
@@ -38,7 +38,7 @@ class SpearmanLoss(Loss):
 
     def __init__(self, temperature: float = 0.2) -> None:
         super().__init__()
-        positive(temperature=temperature)
+        check_positive(temperature=temperature)
         self.temperature = temperature
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:

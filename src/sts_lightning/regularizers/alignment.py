@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from sts_lightning.losses.base import cosine_rows, not_negative, positive
+from sts_lightning.losses.base import check_not_negative, check_positive, cosine_rows
 from sts_lightning.regularizers.base import Regularizer
 
 
@@ -32,17 +32,14 @@ class Alignment(Regularizer):
         >>> value = regularizer(torch.randn(2, 8, 16))
     """
 
+    least_views = 2
+
     def __init__(self, coefficient: float = 0.03, temperature: float = 0.05) -> None:
         super().__init__()
-        not_negative(coefficient=coefficient)
-        positive(temperature=temperature)
+        check_not_negative(coefficient=coefficient)
+        check_positive(temperature=temperature)
         self.coefficient = coefficient
         self.temperature = temperature
-
-    @property
-    def least_views(self) -> int:
-        """Return 2: the term compares the first view of a row with its second."""
-        return 2
 
     def forward(self, views: Tensor) -> Tensor:
         """Compute the term of embeddings (V, B, D), V at least 2, at least in float32."""

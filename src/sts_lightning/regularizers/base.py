@@ -8,17 +8,15 @@ from torch import Tensor, nn
 
 
 class Regularizer(nn.Module, ABC):
-    """Base class of terms that are added to a loss: functions of the embeddings of a batch."""
+    """Base class of terms that are added to a loss: functions of the embeddings of a batch.
 
-    @property
-    def least_views(self) -> int:
-        """Return the smallest number of views that the term can read."""
-        return 1
+    Attributes:
+        least_views: Smallest number of views that the term can read.
+        needs_phases: Whether the term needs a `RankMonitor` to detect the phases of training.
+    """
 
-    @property
-    def needs_phases(self) -> bool:
-        """Return whether the term needs a `RankMonitor` to detect the phases of training."""
-        return False
+    least_views: int = 1
+    needs_phases: bool = False
 
     @abstractmethod
     def forward(self, views: Tensor) -> Tensor:

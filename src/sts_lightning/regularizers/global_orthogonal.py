@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import not_negative
+from sts_lightning.losses.base import check_not_negative
 from sts_lightning.regularizers.base import Regularizer
 
 
@@ -36,15 +36,12 @@ class GlobalOrthogonal(Regularizer):
         >>> value = regularizer(torch.randn(2, 8, 16))
     """
 
+    least_views = 2
+
     def __init__(self, coefficient: float = 1.0) -> None:
         super().__init__()
-        not_negative(coefficient=coefficient)
+        check_not_negative(coefficient=coefficient)
         self.coefficient = coefficient
-
-    @property
-    def least_views(self) -> int:
-        """Return 2: the term compares rows of the first view with those of the second."""
-        return 2
 
     def forward(self, views: Tensor) -> Tensor:
         """Compute the term of embeddings (V, B, D), V at least 2, at least in float32."""

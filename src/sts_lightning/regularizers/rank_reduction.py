@@ -74,6 +74,8 @@ class RankReduction(Regularizer):
         self.coefficient = coefficient
         self.views: Rows = views
         self.directions = (phase1, phase2)
+        self.least_views = 1 if views in ("first", "both") else 2
+        self.needs_phases = phase1 != phase2
         self.register_buffer("phase", torch.ones((), dtype=torch.int64))
         self._phase = 1  # the same on the host: to read it from a GPU, each step would wait for the card
         self.register_load_state_dict_post_hook(_read_phase)  # type: ignore[no-untyped-call]
@@ -82,16 +84,6 @@ class RankReduction(Regularizer):
         """Begin phase 1 or 2."""
         self.phase.fill_(phase)
         self._phase = phase
-
-    @property
-    def least_views(self) -> int:
-        """Return the number of views that have the rows."""
-        return 1 if self.views in ("first", "both") else 2
-
-    @property
-    def needs_phases(self) -> bool:
-        """Return whether the phases differ, so that the switch between them has to be detected."""
-        return self.directions[0] != self.directions[1]
 
     def forward(self, views: Tensor) -> Tensor:
         """Compute the term of embeddings (V, B, D), at least in float32."""

@@ -9,9 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sts_lightning.losses.siamese import SiameseRegressionLoss
-from sts_lightning.losses.smooth_k2 import SmoothK2Loss
-from sts_lightning.losses.translated_relu import TranslatedReLULoss
+from sts_lightning.losses.regression import SiameseRegressionLoss, SmoothK2Loss, TranslatedReLULoss
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.optim import make_optimizer
 from tests.nightly.differential.compare import EPSILON, SENTENCES, five_updates, right_padded, spread, views

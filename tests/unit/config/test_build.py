@@ -16,6 +16,7 @@ Config = Callable[..., DictConfig]
 
 
 FACTS = {"dimension": 16, "top_label": 2}
+L1 = "sts_lightning.losses.regression.L1Loss"
 
 MIX = [
     "loss=mix",
@@ -32,7 +33,7 @@ MIX = [
         ("+loss.terms.a.temperature=0", r"^loss\.terms\.a\.temperature must be positive"),
         ("+loss.terms.b.positive_from=6", r"^loss\.terms\.b\.positive_from must lie in"),
         ("loss.weights.a=-1", r"^loss\.weights must be finite"),
-        ("+loss.terms.c._target_=sts_lightning.losses.l1.L1Loss", r"^loss\.weights must have the names"),
+        (f"+loss.terms.c._target_={L1}", r"^loss\.weights must have the names"),
     ],
 )
 def test_an_error_of_a_nested_part_names_its_full_path(override: str, message: str, config: Config) -> None:
@@ -48,7 +49,7 @@ def test_nested_parts_are_built_in_their_order(config: Config) -> None:
 
 
 HEADS = ["loss=mix", "loss.weights={a: 1, b: 1}"]
-HEADS += [f"+loss.terms.{name}._target_=sts_lightning.losses.l1.L1Loss" for name in "ab"]
+HEADS += [f"+loss.terms.{name}._target_={L1}" for name in "ab"]
 
 
 def test_facts_reach_the_parts_that_name_them(config: Config) -> None:

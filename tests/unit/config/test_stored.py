@@ -142,7 +142,7 @@ def test_every_loss_is_known() -> None:
 @pytest.mark.parametrize(
     "target",
     [
-        "sts_lightning.losses.translated_relu.ZeroZoneLoss",  # imported there
+        "sts_lightning.losses.regression.ZeroZoneLoss",  # imported there
         "sts_lightning.losses.mix.torch.load",
         "sts_lightning.losses.mix",
         "sts_lightning.losses...mix.MixLoss",

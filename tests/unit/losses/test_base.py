@@ -16,7 +16,7 @@ from sts_lightning.losses.base import Loss
 from sts_lightning.losses.cosent import CoSENTLoss
 from sts_lightning.losses.energy import EnergyLoss
 from sts_lightning.losses.infonce import InfoNCELoss
-from sts_lightning.losses.siamese import SiameseRegressionLoss
+from sts_lightning.losses.regression import SiameseRegressionLoss
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from tests.support.loss_cases import DIMENSION, batch, further, make
 

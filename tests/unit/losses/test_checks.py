@@ -55,7 +55,7 @@ def test_what_a_loss_must_declare(changes: dict[str, Any], message: str) -> None
 def test_a_loss_of_0_3_declares_the_same_by_attributes() -> None:
     class Earlier(Loss):
         views = (2,)
-        labels = ("score", "class")
+        labels: tuple[str, ...] = ("score", "class")
         takes = ("sentence_ids",)
         compares = True
         least_batch = 4

@@ -6,7 +6,7 @@ import torch
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.joint import JointLoss
 from sts_lightning.losses.pearson import PearsonLoss
-from sts_lightning.losses.smooth_k2 import SmoothK2Loss
+from sts_lightning.losses.regression import SmoothK2Loss
 from tests.support.loss_cases import batch
 
 

@@ -13,8 +13,8 @@ from sts_lightning.losses.gist import GISTLoss
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.mix import MixLoss
-from sts_lightning.losses.mse import MSELoss
 from sts_lightning.losses.pearson import PearsonLoss
+from sts_lightning.losses.regression import MSELoss
 from tests.support.loss_cases import DIMENSION, batch, further, make
 
 

@@ -8,8 +8,7 @@ from sts_lightning.losses.cosine_mse import CosineMSELoss
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.pearson import PearsonLoss
-from sts_lightning.losses.smooth_k2 import SmoothK2Loss
-from sts_lightning.losses.translated_relu import TranslatedReLULoss
+from sts_lightning.losses.regression import SmoothK2Loss, TranslatedReLULoss
 from tests.support.loss_cases import batch
 
 

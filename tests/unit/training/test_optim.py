@@ -8,7 +8,7 @@ from torch import nn
 from transformers import GPT2Config, GPT2Model, T5Config, T5EncoderModel
 
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.losses.l1 import L1Loss
+from sts_lightning.losses.regression import L1Loss
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.optim import make_optimizer, make_schedule
 

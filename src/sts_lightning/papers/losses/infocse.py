@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from sts_lightning.losses.base import Loss, Needs, not_negative, require, upcast
+from sts_lightning.losses.base import Loss, Needs, check_not_negative, require, upcast
 from sts_lightning.losses.infonce import InfoNCELoss
 
 
@@ -44,7 +44,7 @@ class InfoCSELoss(Loss):
         self, temperature: float = 0.05, masked_lm_weight: float = 1e-5, mask_repeats: bool = True
     ) -> None:
         super().__init__()
-        not_negative(masked_lm_weight=masked_lm_weight)
+        check_not_negative(masked_lm_weight=masked_lm_weight)
         self.contrast = InfoNCELoss(temperature, mask_repeats=mask_repeats)
         self.masked_lm_weight = masked_lm_weight
 

@@ -6,7 +6,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, Needs, check, cosine_matrix, positive, repeats, upcast
+from sts_lightning.losses.base import (
+    Loss,
+    Needs,
+    check,
+    check_positive,
+    cosine_matrix,
+    false_negatives,
+    upcast,
+)
 
 
 class MixCSELoss(Loss):
@@ -50,7 +58,7 @@ class MixCSELoss(Loss):
         self, temperature: float = 0.05, mix: float = 0.2, official: bool = False, mask_repeats: bool = True
     ) -> None:
         super().__init__()
-        positive(temperature=temperature)
+        check_positive(temperature=temperature)
         check(0 <= mix <= 1, "lie in [0, 1]", mix=mix)
         self.temperature = temperature
         self.mix = mix
@@ -65,7 +73,7 @@ class MixCSELoss(Loss):
         Args:
             views: Anchors and positives.
             labels: Ignored.
-            sentence_ids: Numbers of the sentences, see `repeats`; None leaves out nothing.
+            sentence_ids: Numbers of the sentences, see `false_negatives`; None leaves out nothing.
         """
         first, second = upcast(views[0]), upcast(views[1])
         if not self.official:
@@ -73,7 +81,7 @@ class MixCSELoss(Loss):
         size = len(first)
         next_row = torch.eye(size, dtype=torch.bool, device=views.device).roll(1, dims=1)  # (i, i + 1)
         empty = 0.0 if self.official else -torch.inf
-        repeated = repeats(views, sentence_ids if self.mask_repeats else None)
+        repeated = false_negatives(views, sentence_ids if self.mask_repeats else None)
         left_out = next_row.T | repeated.roll(-1, dims=1)  # mixture j is mostly the positive of row j + 1
         blocks = [
             (cosine_matrix(first, second) / self.temperature).masked_fill(repeated, -torch.inf),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import TOP_SCORE, Loss, Needs, cosine_rows, positive, require
+from sts_lightning.losses.base import TOP_SCORE, Loss, Needs, check_positive, cosine_rows, require
 
 
 class PROLoss(Loss):
@@ -36,7 +36,7 @@ class PROLoss(Loss):
 
     def __init__(self, temperature: float = 0.05) -> None:
         super().__init__()
-        positive(temperature=temperature)
+        check_positive(temperature=temperature)
         self.temperature = temperature
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, Needs, cosine_rows, positive, require
+from sts_lightning.losses.base import Loss, Needs, check_positive, cosine_rows, require
 from sts_lightning.losses.spearman import mid_ranks
 
 
@@ -37,7 +37,7 @@ class RankKLLoss(Loss):
 
     def __init__(self, temperature: float = 0.05) -> None:
         super().__init__()
-        positive(temperature=temperature)
+        check_positive(temperature=temperature)
         self.temperature = temperature
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:

@@ -13,11 +13,11 @@ from torch.nn import functional as F
 from sts_lightning.losses.base import (
     Loss,
     Needs,
+    check_not_negative,
+    check_positive,
     cosine_matrix,
-    not_negative,
+    false_negatives,
     one_of,
-    positive,
-    repeats,
     require,
     upcast,
 )
@@ -95,9 +95,9 @@ class RankCSELoss(Loss):
         mask_repeats: bool = True,
     ) -> None:
         super().__init__()
-        positive(temperature=temperature)
-        positive(student_temperature=student_temperature, teacher_temperature=teacher_temperature)
-        not_negative(consistency_weight=consistency_weight, distillation_weight=distillation_weight)
+        check_positive(temperature=temperature)
+        check_positive(student_temperature=student_temperature, teacher_temperature=teacher_temperature)
+        check_not_negative(consistency_weight=consistency_weight, distillation_weight=distillation_weight)
         one_of(Distillation, distillation=distillation)
         self.temperature = temperature
         self.consistency_weight = consistency_weight
@@ -128,14 +128,14 @@ class RankCSELoss(Loss):
             views: The two views of each sentence.
             labels: Ignored.
             teacher: The teacher's similarities of sentence i to sentence j, (B, B).
-            sentence_ids: Numbers of the sentences, see `repeats`; None leaves out nothing.
+            sentence_ids: Numbers of the sentences, see `false_negatives`; None leaves out nothing.
 
         Raises:
             ValueError: The distillation lacks a teacher, or a list would be empty.
         """
         cosines = cosine_matrix(views[0], views[1])  # (B, B)
         target = torch.arange(len(cosines), device=cosines.device)
-        repeated = repeats(views, sentence_ids if self.mask_repeats else None)
+        repeated = false_negatives(views, sentence_ids if self.mask_repeats else None)
         contrast = F.cross_entropy((cosines / self.temperature).masked_fill(repeated, -torch.inf), target)
         compare = negative_entropy if self.official else js_divergence
         consistency = compare(cosines / self.temperature, cosines.T / self.temperature).mean()

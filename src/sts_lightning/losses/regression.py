@@ -1,4 +1,4 @@
-"""Features of two sentence vectors, and regression of a label from them."""
+"""Regression of a label from two sentence vectors: a head, and losses that differ by their penalty."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, Needs, one_of, positive, require, upcast
+from sts_lightning.losses.base import Loss, Needs, check_positive, one_of, require, upcast
 
 Features = Literal["u_v", "diff", "u_v_diff", "cosine"]
 """Input of a head: [u; v], |u - v|, or [u; v; |u - v|] (STS-Regression, Table 6), or cos(u, v).
@@ -81,7 +81,7 @@ class SiameseRegressionLoss(Loss):
         official: bool = False,
     ) -> None:
         super().__init__()
-        positive(spacing=spacing)
+        check_positive(spacing=spacing)
         one_of(Clamp, clamp=clamp)
         self.top_label = top_label
         self.features: Features = features
@@ -158,7 +158,7 @@ class ZeroZoneLoss(SiameseRegressionLoss):
     ) -> None:
         super().__init__(dimension, top_label, features, spacing, clamp, official)
         k = self.default_k if k is None else k
-        positive(k=k)
+        check_positive(k=k)
         if not 0 <= x0 <= spacing / 2:
             raise ValueError(
                 f"x0 must lie between 0 and half of spacing ({spacing / 2:g}), got {x0}: "
@@ -166,3 +166,97 @@ class ZeroZoneLoss(SiameseRegressionLoss):
             )
         self.k = k
         self.x0 = x0
+
+
+class L1Loss(SiameseRegressionLoss):
+    r"""Absolute error of the predicted label: a baseline of STS-Regression, Table 1.
+
+    .. math:: \mathrm{penalty}(x) = x
+
+    A prediction beyond an end of the label range counts in full, as in the paper, which bounds predictions
+    for the losses with a buffer zone only; ``clamp`` bounds them here too.
+
+    See `SiameseRegressionLoss` for the arguments and the head.
+
+    Use it when a plain regression baseline is needed. `MSELoss` weights large errors more;
+    `TranslatedReLULoss` and `SmoothK2Loss` ignore errors too small to change the rounded label.
+
+    Example:
+        >>> loss = L1Loss(dimension=16, top_label=5)
+        >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
+    """
+
+    def penalty(self, error: Tensor) -> Tensor:
+        """Compute the penalty of absolute errors; see `SiameseRegressionLoss.penalty`."""
+        return error
+
+
+class MSELoss(SiameseRegressionLoss):
+    r"""Squared error of the predicted label: a baseline of STS-Regression, Table 1.
+
+    .. math:: \mathrm{penalty}(x) = x^2
+
+    A prediction beyond an end of the label range counts in full, as in the paper, which bounds predictions
+    for the losses with a buffer zone only; ``clamp`` bounds them here too.
+
+    See `SiameseRegressionLoss` for the arguments and the head.
+
+    Use it when a plain regression baseline is needed. `L1Loss` weights large errors less;
+    `TranslatedReLULoss` and `SmoothK2Loss` ignore errors too small to change the rounded label.
+
+    Example:
+        >>> loss = MSELoss(dimension=16, top_label=5)
+        >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
+    """
+
+    def penalty(self, error: Tensor) -> Tensor:
+        """Compute the penalty of absolute errors; see `SiameseRegressionLoss.penalty`."""
+        return error.square()
+
+
+class TranslatedReLULoss(ZeroZoneLoss):
+    r"""Zero near the label, then a line of slope k (STS-Regression, Eq. 1).
+
+    .. math:: \mathrm{penalty}(x) = k \max(0, x - x_0)
+
+    See `ZeroZoneLoss` for the arguments and `SiameseRegressionLoss` for the head and its deviations from the
+    paper's code. The penalty is that of `the code
+    <https://github.com/ZBWpro/STS-Regression/blob/02bed715c24d14a74ecbf7dc5b5a028d7470e6e7/code/loss.py#L5-L13>`_.
+
+    Use it when labels are ordered classes and a few large errors should not dominate.
+    `SmoothK2Loss` is the quadratic form; x0 = 0 and k = 1 give `L1Loss`.
+
+    Example:
+        >>> loss = TranslatedReLULoss(dimension=16, top_label=2)
+        >>> value = loss(torch.randn(2, 8, 16), torch.arange(8) % 3)
+    """
+
+    default_k = 2.5
+    """The paper's k of Translated ReLU on BERT (Table 2)."""
+
+    def penalty(self, error: Tensor) -> Tensor:
+        """Compute the penalty of absolute errors; see `SiameseRegressionLoss.penalty`."""
+        return self.k * F.relu(error - self.x0)
+
+
+class SmoothK2Loss(ZeroZoneLoss):
+    r"""Zero near the label, then a parabola (STS-Regression, Eq. 2).
+
+    .. math:: \mathrm{penalty}(x) = k \max(0, x - x_0)^2
+
+    See `ZeroZoneLoss` for the arguments and `SiameseRegressionLoss` for the head and its deviations from the
+    paper's code. The penalty is that of `the code
+    <https://github.com/ZBWpro/STS-Regression/blob/02bed715c24d14a74ecbf7dc5b5a028d7470e6e7/code/loss.py#L16-L26>`_.
+
+    Use it when errors just beyond x0 should count little: the derivative is continuous there.
+    `TranslatedReLULoss` is the linear form, which bounds the influence of outliers; x0 = 0 and k = 1 give
+    `MSELoss`.
+
+    Example:
+        >>> loss = SmoothK2Loss(dimension=16, top_label=2)
+        >>> value = loss(torch.randn(2, 8, 16), torch.arange(8) % 3)
+    """
+
+    def penalty(self, error: Tensor) -> Tensor:
+        """Compute the penalty of absolute errors; see `SiameseRegressionLoss.penalty`."""
+        return self.k * F.relu(error - self.x0).square()
