@@ -10,7 +10,7 @@ from sts_lightning.core.errors import DataError, at_setting, check_choice
 from sts_lightning.data.data_set import DEV, TEST, Splits
 from sts_lightning.data.dev_suite import load_clean_stsb, load_dev_suite, without_dev_pairs
 from sts_lightning.data.files import SCORED_COLUMNS, load_test_files, recognise_task, task_name
-from sts_lightning.data.overlap import OverlapFilter, in_tests, report_common, why_dropped
+from sts_lightning.data.overlap import OverlapFilter, pairs_in_tables, report_common, why_dropped
 from sts_lightning.data.ranking import CANDIDATES, Ranking, hold_out, rank_classes, read_beir
 from sts_lightning.data.readers.row_values import BadRows, check_score_range
 from sts_lightning.data.readers.sts_sets import load_sts_tasks, load_stsb, tables_of
@@ -99,14 +99,14 @@ class DevAndTests:
         return self.keep_general or not own
 
     def without_test_pairs(self, train: Table, how: OverlapFilter) -> Table:
-        """Drop the training examples with a pair that occurs in a test set, and count them; see `in_tests`.
+        """Drop the training examples with a pair that occurs in a test set, and count them.
 
         Args:
             train: Training examples.
             how: Criterion of the filter.
         """
         tests = [] if how == "none" else self.test_pairs()
-        return train.drop(in_tests(train, tests, how), why_dropped(how))
+        return train.drop(pairs_in_tables(tests, how).rows_in(train), why_dropped(how))
 
     def complete(self, train: Table, published: bool) -> Splits:
         """Return training examples with dev data and test tasks.

@@ -12,7 +12,7 @@ import numpy as np
 
 from sts_lightning.core.choices import DevSet, SentEvalText
 from sts_lightning.data.fetch import fetched_by
-from sts_lightning.data.overlap import not_in, pair_key, why_dropped
+from sts_lightning.data.overlap import pair_key, pairs_in_tables, why_dropped
 from sts_lightning.data.readers.nli import CLASSES, read_nli_pairs
 from sts_lightning.data.readers.sts_sets import (
     load_sickr,
@@ -91,14 +91,14 @@ def _clean_parts(
 ) -> Table:
     """Return the pairs of each part, as they are read, that are in no test set and no earlier part."""
     tests = [*further, *tables_of(load_sts_tasks(root))]
-    clean, seen = not_in(tests, "normalized"), set[frozenset[str]]()
+    in_tests, seen = pairs_in_tables(tests, "normalized"), set[frozenset[str]]()
     rows: list[tuple[str, str, float, str]] = []
     for name, table in files.items():
         whole = name in STS_PARTS
         # Twice the sample, since some of it is dropped; comparing all NLI pairs would take ten seconds.
         drawn = list(range(len(table))) if whole else _sample(range(len(table)), 2 * SAMPLE)
         pairs = table.pairs
-        kept = [row for row in drawn if clean(*pairs[row])]
+        kept = [row for row in drawn if in_tests.find(*pairs[row]) is None]
         first = _not_seen(table, kept, seen)
         chosen = first if whole else _sample(first, SAMPLE)
         why = (why_dropped("normalized"), "in the dev set before", "not in the sample")

@@ -1,11 +1,11 @@
-"""Filter for training pairs that also occur in a test set."""
+"""Training pairs that also occur in other pairs, such as a test set: their index, the filter, the warning."""
 
 from __future__ import annotations
 
 import logging
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -26,10 +26,14 @@ their white space, which only published corpora have folded;
 
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 
-Key = frozenset[str]
+Pair = tuple[str, str]
+
+Equality = Literal["exact", "swapped", "normalized"]
+"""Kind in which two pairs are equal: ``exact`` and ``normalized`` as in `OverlapFilter`, but that ``exact``
+is in the same order of the sentences, and ``swapped`` in the other one."""
 
 
-def pair_key(sentence1: str, sentence2: str, how: OverlapFilter) -> Key:
+def pair_key(sentence1: str, sentence2: str, how: OverlapFilter) -> frozenset[str]:
     """Return a key that is the same for pairs that count as equal, in either order."""
     if how == "normalized":
         return frozenset(plain_words(text, "") or fold(text) for text in (sentence1, sentence2))
@@ -50,33 +54,51 @@ def plain_words(text: str, separator: str) -> str:
     return separator.join("".join(kept).split())
 
 
-def not_in(tests: Iterable[Table], how: OverlapFilter) -> Callable[[str, str], bool]:
-    """Return a predicate that holds for pairs that occur in none of the test tables."""
-    if how == "none":
-        return lambda sentence1, sentence2: True
-    seen = {pair_key(sentence1, sentence2, how) for table in tests for sentence1, sentence2 in table.pairs}
-    return lambda sentence1, sentence2: pair_key(sentence1, sentence2, how) not in seen
-
-
-def in_tests(train: Table, tests: Iterable[Table], how: OverlapFilter) -> np.ndarray:
-    """Return the mask (N,) of the training examples with a pair that occurs in a test table.
+class PairIndex:
+    """Pairs of sentences, among which those that equal another pair are found.
 
     Args:
-        train: Examples; each sentence from the second on, or of a list, is a pair with the first.
-        tests: Test tables.
-        how: Criterion of the filter.
+        pairs: The pairs. Of several that are equal, the last one is found.
+        kinds: Kinds of equality, the strongest first.
     """
-    keep = not_in(tests, how)
-    first, *others = (train[name] for name in train.columns if name.startswith("sentence"))
-    found = np.zeros(len(train), dtype=bool)
-    for other in others:
-        found |= np.array([not keep(*pair) for pair in zip(first, other, strict=True)], dtype=bool)
-    if NEGATIVES in train.columns:
-        lists = zip(first, train[NEGATIVES], strict=True)
-        found |= np.array(
-            [not all(keep(text, other) for other in listed) for text, listed in lists], dtype=bool
-        )
-    return found
+
+    def __init__(self, pairs: Iterable[Pair], kinds: Sequence[Equality]) -> None:
+        self._pairs: dict[Equality, dict[Hashable, Pair]] = {kind: {} for kind in kinds}
+        for first, second in pairs:
+            for kind, by_key in self._pairs.items():
+                stored = (second, first) if kind == "swapped" else (first, second)
+                by_key[_key(*stored, kind)] = (first, second)
+
+    def find(self, first: str, second: str) -> tuple[Equality, Pair] | None:
+        """Return the strongest kind in which a pair equals one of these, and that one; else None."""
+        for kind, by_key in self._pairs.items():
+            if (pair := by_key.get(_key(first, second, kind))) is not None:
+                return kind, pair
+        return None
+
+    def rows_in(self, table: Table) -> np.ndarray:
+        """Return the mask (N,) of the examples of a table with a pair that equals one of these.
+
+        Each sentence of an example from the second on, or of a list, is a pair with the first.
+        """
+        views = [table[name] for name in table.columns if name.startswith("sentence")]
+        lists = table[NEGATIVES] if NEGATIVES in table.columns else [()] * len(table)
+        found = [
+            any(self.find(first, other) for other in (*others, *listed))
+            for first, *others, listed in zip(*views, lists, strict=True)
+        ]
+        return np.array(found, dtype=bool)
+
+
+def _key(first: str, second: str, kind: Equality) -> Hashable:
+    return pair_key(first, second, kind) if kind == "normalized" else (fold(first), fold(second))
+
+
+def pairs_in_tables(tables: Iterable[Table], how: OverlapFilter) -> PairIndex:
+    """Return an index of the pairs of tables that finds what a filter drops: nothing with ``none``."""
+    kinds: dict[OverlapFilter, tuple[Equality, ...]]
+    kinds = {"none": (), "exact": ("exact", "swapped"), "normalized": ("normalized",)}
+    return PairIndex((pair for table in tables for pair in table.pairs), kinds[how])
 
 
 def why_dropped(how: OverlapFilter) -> str:
@@ -97,14 +119,14 @@ def filter_of(dropped: Mapping[str, int]) -> tuple[OverlapFilter, int] | None:
 
 
 def report_common(train: Table, tables: Iterable[Table], where: str) -> None:
-    """Warn of training examples with a pair of `in_tests` that also occurs in other pairs, in any spelling.
+    """Warn of training examples with a pair that also occurs in other pairs, in any spelling.
 
     Args:
         train: Training examples; the sources with such pairs are named if there are several.
         tables: The other pairs.
         where: Name of the other pairs.
     """
-    common = in_tests(train, tables, "normalized")
+    common = pairs_in_tables(tables, "normalized").rows_in(train)
     if not common.any():
         return
     found = np.bincount(train.source[common], minlength=len(train.sources)).tolist()

@@ -8,7 +8,7 @@ from sts_lightning.core.choices import DevSet, SentEvalText
 from sts_lightning.data.counts import STS_PAIRS, STS_POSITIVES
 from sts_lightning.data.data_set import DataSet, Splits
 from sts_lightning.data.dev_and_tests import DevAndTests
-from sts_lightning.data.overlap import OverlapFilter, in_tests, why_dropped
+from sts_lightning.data.overlap import OverlapFilter, pairs_in_tables, why_dropped
 from sts_lightning.data.readers.sts_sets import load_sickr, load_stsb
 from sts_lightning.data.table import SCORE_RANGE, concatenate
 
@@ -46,10 +46,10 @@ def sts_train(
     published = STS_PAIRS[filter] if positives_from is None else STS_POSITIVES.get((filter, positives_from))
 
     def read() -> Splits:
-        tests, tables = evaluation.test_pairs(), []
+        tests, tables = pairs_in_tables(evaluation.test_pairs(), filter), []
         for name, load in (("STS-B train", load_stsb), ("SICK-R train", load_sickr)):
             # Compared by the text of the files, so that the corpus is the same whatever text trains.
-            leaked = in_tests(load(root, "train"), tests, filter)
+            leaked = tests.rows_in(load(root, "train"))
             table = load(root, "train", senteval_text).read_from(name).drop(leaked, why_dropped(filter))
             if positives_from is not None:
                 less = np.asarray(table["label"]) < positives_from

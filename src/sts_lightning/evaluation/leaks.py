@@ -19,13 +19,13 @@ from typing import Literal, get_args
 import numpy as np
 
 from sts_lightning.core.files import parse_json
-from sts_lightning.data.overlap import pair_key, plain_words
+from sts_lightning.data.overlap import Equality, Pair, PairIndex, plain_words
 from sts_lightning.data.readers.row_values import fold
 from sts_lightning.data.table import Table
 from sts_lightning.evaluation.statistics import Predictions, correlate
 from sts_lightning.runs.predictions import of_pairs
 
-Kind = Literal["exact", "swapped", "normalized", "near"]
+Kind = Equality | Literal["near"]
 """Kind of equality of a training pair and a test pair, the strongest first.
 
 ``exact``: both strings are equal but for white space; ``swapped``: the same in the other order;
@@ -33,7 +33,7 @@ Kind = Literal["exact", "swapped", "normalized", "near"]
 most of their character 4-grams, in either order.
 """
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[Kind, ...] = (*get_args(Equality), "near")
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Leak:
     row: int
     task: str
     kind: Kind
-    test_pair: tuple[str, str]
+    test_pair: Pair
 
 
-Pairs = Sequence[tuple[str, str]]
+Pairs = Sequence[Pair]
 
 
 def find_leaks(train: Pairs, tests: Mapping[str, Iterable[Table]], near: float | None = 0.8) -> list[Leak]:
@@ -77,20 +77,14 @@ def find_leaks(train: Pairs, tests: Mapping[str, Iterable[Table]], near: float |
         for task, tables in tests.items()
     }
     for task, members in pairs.items():
-        same = {(fold(first), fold(second)): (first, second) for first, second in members}
-        alike = {pair_key(*pair, "normalized"): pair for pair in members}
+        index = PairIndex(members, get_args(Equality))
         unmatched[task] = []
-        for row, (first, second) in enumerate(train):
-            matches: dict[Kind, tuple[str, str] | None] = {
-                "exact": same.get((fold(first), fold(second))),
-                "swapped": same.get((fold(second), fold(first))),
-                "normalized": alike.get(pair_key(first, second, "normalized")),
-            }
-            strongest = next(((kind, pair) for kind, pair in matches.items() if pair is not None), None)
-            if strongest is None:
+        for row, pair in enumerate(train):
+            match = index.find(*pair)
+            if match is None:
                 unmatched[task].append(row)
             else:
-                leaks.append(Leak(row, task, *strongest))
+                leaks.append(Leak(row, task, *match))
     if near is not None:
         leaks += _near_leaks(train, pairs, unmatched, near)
     return sorted(leaks, key=lambda leak: (leak.row, leak.task))
@@ -106,7 +100,7 @@ def _near_leaks(
         near,
     )
     for task, members in tests.items():
-        partners = defaultdict[str, list[tuple[str, tuple[str, str]]]](list)
+        partners = defaultdict[str, list[tuple[str, Pair]]](list)
         for pair in members:
             partners[pair[0]].append((pair[1], pair))
             partners[pair[1]].append((pair[0], pair))

@@ -162,6 +162,36 @@ def is_aside(name: str) -> bool:
     )
 
 
+def missing_columns(
+    missing: Sequence[str],
+    wanted: Sequence[str],
+    names: Collection[str],
+    numbers: Collection[str],
+    setting: str | None,
+    otherwise: str = "",
+) -> tuple[str, str | None]:
+    """Return the message that columns are missing, and its hint.
+
+    Args:
+        missing: Names that are wanted and missing.
+        wanted: All names that are wanted, see `near_columns`.
+        names: Names of the file.
+        numbers: Those that hold numbers or classes.
+        setting: What the user names the columns with; None if the names are fixed.
+        otherwise: End of the hint where the file has no near columns.
+    """
+    near = "" if setting is None else near_columns(wanted, names, numbers, setting)
+    give = "" if setting is None else f"Give the names of the columns with {setting}."
+    message = f"no column named {', '.join(map(repr, missing))}; there are {listed(names)}."
+    return message, f"{give} {near or otherwise}".strip() or None
+
+
+def listed(names: Collection[str]) -> str:
+    """Return names for a message, of a line that may be anything."""
+    text = ", ".join(map(repr, names))
+    return text if len(text) <= 300 else f"{text[:297]}..."
+
+
 def near_columns(
     wanted: Sequence[str], names: Collection[str], numbers: Collection[str], setting: str
 ) -> str:

@@ -18,7 +18,7 @@ from datasets import DatasetBuilder, load_dataset_builder
 from datasets.exceptions import DatasetGenerationError
 
 from sts_lightning.core.errors import DataError, UserError
-from sts_lightning.data.readers.column_names import near_columns
+from sts_lightning.data.readers.column_names import missing_columns
 from sts_lightning.data.readers.row_values import BadRows, is_messages, plain, text_of
 from sts_lightning.data.readers.rows import SAMPLE, Layout, TextRow, recognise_records, text_row
 
@@ -134,13 +134,8 @@ class HubTable:
         names = table.column_names
         missing = [column for column in self.columns if column not in names]
         if missing:
-            near = near_columns(self.columns, names, numbers, "data.columns")
-            raise DataError(
-                f"no column named {', '.join(map(repr, missing))}; there are {', '.join(map(repr, names))}.",
-                source,
-                key="data.columns",
-                hint=f"Give the names of the columns with data.columns=[...]. {near}".strip(),
-            )
+            message, hint = missing_columns(missing, self.columns, names, numbers, "data.columns")
+            raise DataError(message, source, key="data.columns", hint=hint)
         # The library names a second column of a name so, and takes surplus fields of rows for an index.
         doubtful = {*(f"{column}.1" for column in self.columns), "__index_level_0__"} & {*names}
         if doubtful:

@@ -10,7 +10,14 @@ from typing import Any, Literal, NoReturn
 
 from sts_lightning.core.errors import DataError
 from sts_lightning.data.readers import column_names as usual
-from sts_lightning.data.readers.column_names import folded, is_aside, is_negative, near_columns, typed_columns
+from sts_lightning.data.readers.column_names import (
+    folded,
+    is_aside,
+    is_negative,
+    listed,
+    missing_columns,
+    typed_columns,
+)
 from sts_lightning.data.readers.row_values import (
     BadRows,
     is_blank,
@@ -121,13 +128,13 @@ def recognise(path: Path, columns: Sequence[str] | None = None) -> Layout:
             return Layout("scored", (first, second, score), note=note)
         if not columns:
             raise DataError(
-                f"line 1 has no column names: {_shown(names)}.", path, hint="Add a line with names above it."
+                f"line 1 has no column names: {listed(names)}.", path, hint="Add a line with names above it."
             )
     if not records:
         raise DataError("the file has a header but no rows.", path)
     if table and not columns and all(len(name.split()) > 3 for name in names):
         raise DataError(
-            f"line 1 seems to be data: {_shown(names)}.",
+            f"line 1 seems to be data: {listed(names)}.",
             path,
             hint="Add a line with the names of the columns above it; or give them with data.columns=[...].",
         )
@@ -212,15 +219,8 @@ class _Sample:
         """Return the layout of columns that the user names."""
         missing = [name for name in columns if name not in self.names]
         if missing:
-            hint = "Give the names of the columns with data.columns."
-            near = near_columns(columns, self.names, (), "data.columns")
-            named = ", ".join(map(repr, missing))
-            raise DataError(
-                f"no column named {named}; the file has {_shown(self.names)}.",
-                self.path,
-                key="data.columns",
-                hint=f"{hint} {near}".strip(),
-            )
+            message, hint = missing_columns(missing, columns, self.names, (), "data.columns")
+            raise DataError(message, self.path, key="data.columns", hint=hint)
         last = columns[-1]
         if len(columns) == 3 and self.is_number(last):
             return self.scored(*columns)
@@ -495,8 +495,3 @@ def read_labelled(path: Path, layout: Layout, setting: str, bad: BadRows) -> Ite
         with bad:
             found = sentence(label, path, line, f"the class {columns[1]!r}").strip()
             yield line, sentence(text, path, line), without_point(found)
-
-
-def _shown(names: Sequence[str]) -> str:
-    text = ", ".join(map(repr, names))
-    return text if len(text) <= 300 else f"{text[:297]}..."

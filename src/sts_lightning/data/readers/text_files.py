@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from sts_lightning.core.errors import DataError, counted, line_or_row
 from sts_lightning.core.files import parse_json
+from sts_lightning.data.readers.column_names import listed, missing_columns
 from sts_lightning.data.readers.row_values import BadRows, plain, text_of
 
 log = logging.getLogger(__name__)
@@ -217,17 +218,6 @@ class Wanted:
     numbers: Collection[str] = ()
     setting: str | None = None
 
-    @property
-    def hint(self) -> str | None:
-        """How the user names the columns."""
-        return None if self.setting is None else f"Give the names of the columns with {self.setting}."
-
-    def proposal(self, names: Collection[str]) -> str:
-        """Return the columns of a file that are near, as a sentence to type; empty if there are none."""
-        from sts_lightning.data.readers.column_names import near_columns  # of an error
-
-        return "" if self.setting is None else near_columns(self.columns, names, self.numbers, self.setting)
-
 
 def is_table(path: Path) -> bool:
     """Return whether a file has lines of fields, as CSV and TSV, in place of objects.
@@ -368,7 +358,7 @@ def _find_header(table: _Lines, wanted: Wanted) -> tuple[str, list[str] | None]:
     Raises:
         DataError: A column is missing.
     """
-    path, line, firsts, hint = table.path, table.above + 1, table.firsts, wanted.hint
+    path, line, firsts = table.path, table.above + 1, table.firsts
     columns = list(wanted.columns)
     for separator, fields in firsts.items():
         if set(columns) <= set(fields):
@@ -382,22 +372,16 @@ def _find_header(table: _Lines, wanted: Wanted) -> tuple[str, list[str] | None]:
         return rows[-1], None  # "Yes, sir.;No;0,5" has three fields by commas, too
     header = firsts[table.separator()]
     missing = [column for column in columns if column not in header]
-    near = wanted.proposal(header)
-    if near:
-        hint = f"{hint} {near}"
-    elif len(header) < len(columns):
+    otherwise = ""
+    if len(header) < len(columns):
         known = "tabs" if not table.quoting else "commas, semicolons or tabs"
         other = "" if known == "tabs" else "; a first line such as sep=| names another character"
-        hint = f"{hint or ''} Separate the columns by {known}{other}.".strip()
+        otherwise = f"Separate the columns by {known}{other}."
     elif missing == columns:
-        names = f"the names of the {len(header)} columns, {_listed(columns)} among them,"
-        hint = f"{hint or ''} If line {line} is data, add a line with {names} above it.".strip()
-    raise DataError(
-        f"no column named {', '.join(map(repr, missing))}; the file has {_listed(header)}.",
-        path,
-        line,
-        hint=hint,
-    )
+        names = f"the names of the {len(header)} columns, {listed(columns)} among them,"
+        otherwise = f"If line {line} is data, add a line with {names} above it."
+    message, hint = missing_columns(missing, columns, header, wanted.numbers, wanted.setting, otherwise)
+    raise DataError(message, path, line, hint=hint)
 
 
 def _kinds(fields: list[str]) -> list[bool | None]:
@@ -479,10 +463,8 @@ def _check_keys(
 ) -> None:
     missing = [column for column in wanted.columns if column not in names and column not in optional]
     if missing:
-        quoted, listed = ", ".join(map(repr, missing)), _listed(names)
-        found = f"no column named {quoted}; the file" if line is None else f"no key {quoted}; the object"
-        hint = f"{wanted.hint or ''} {wanted.proposal(names)}".strip()
-        raise DataError(f"{found} has {listed}.", path, line, hint=hint or None)
+        message, hint = missing_columns(missing, wanted.columns, names, wanted.numbers, wanted.setting)
+        raise DataError(message, path, line, hint=hint)
 
 
 def _open_parquet(path: Path) -> pq.ParquetFile:
@@ -524,9 +506,3 @@ def _read_texts(path: Path, wanted: Wanted, bad: BadRows) -> Iterator[Row]:
                     for name in wanted.columns
                 ],
             )
-
-
-def _listed(names: Collection[str]) -> str:
-    """Return names for a message, of a line that may be anything."""
-    text = ", ".join(map(repr, names))
-    return text if len(text) <= 300 else f"{text[:297]}..."

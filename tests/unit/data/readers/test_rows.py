@@ -369,7 +369,7 @@ def test_near_names_are_proposed(
         ({"query": "a", "pos": ["b"], "neg": [["c"]]}, "text 1 of 'neg' must be a string"),
         ({"query": "a", "pos": ["b"], "neg": [{"id": 1}]}, "'neg' must be a string"),
         ({"query": "a", "pos": [[{"role": "system", "content": "b"}]]}, "'pos' has no message of a user"),
-        ({"query": "a", "neg": ["c"]}, "no key 'pos'"),
+        ({"query": "a", "neg": ["c"]}, "no column named 'pos'; there are 'query', 'neg'"),
         (None, "not valid JSON"),
     ],
 )

@@ -69,7 +69,7 @@ def test_what_names_the_columns_is_said(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"Give the names of the columns with --columns\."):
         read_records(path, NAMES, setting="--columns")
     with pytest.raises(
-        DataError, match=r"has 'q', 'a', 's'\. If line 1 is data, add a line with the names of the 3 "
+        DataError, match=r"there are 'q', 'a', 's'\. If line 1 is data, add a line with the names of the 3 "
     ):
         read_records(path, NAMES)
 
@@ -249,12 +249,12 @@ TRIPLET = ["anchor", "positive", "negative"]
             r"with --columns\. If line 1 is data, add a line with the names of the 3 ",
         ),
         ("a.tsv", "a\tb\t1\t9\n", NAMES, r"add a line with the names of the 4 columns, 'sentence1', 'sen"),
-        ("a.csv", "a,b,\n", NAMES, r"the file has 'a', 'b', ''\. Give the names"),
+        ("a.csv", "a,b,\n", NAMES, r"there are 'a', 'b', ''\. Give the names"),
         (
             "a.csv",
             "sentence1,b,c\n",
             NAMES,
-            r"has 'sentence1', 'b', 'c'\. Give the names of the columns with --columns\.$",
+            r"there are 'sentence1', 'b', 'c'\. Give the names of the columns with --columns\.$",
         ),
     ],
 )
@@ -282,7 +282,7 @@ HEAD = "sentence1,sentence2,score\n"
         (
             "a.csv",
             "s1,sentence2,score\na,b,1\n",
-            r"a\.csv, line 1: no column named 'sentence1'; the file has 's1'",
+            r"a\.csv, line 1: no column named 'sentence1'; there are 's1'",
         ),
         ("a.csv", HEAD + "a,b,1\na,b\n", r"a\.csv, line 3: expected 3 columns, found 2"),
         ("a.csv", HEAD.encode() + b"a,caf\xe9,1\n", r"a\.csv, line 2: byte 0xe9 at column 6 is not UTF-8"),
@@ -290,7 +290,11 @@ HEAD = "sentence1,sentence2,score\n"
         ("a.tsv", "sentence1\tsentence2\tscore\na\tb\n", r"a\.tsv, line 2: expected 3 columns, found 2"),
         ("a.jsonl", "[1]\n", r"a\.jsonl, line 1: expected a JSON object"),
         ("a.jsonl", '{"sentence1": \n', r"a\.jsonl, line 1: not valid JSON"),
-        ("a.jsonl", '{"sentence1": "a"}\n', r"a\.jsonl, line 1: no key 'sentence2', 'score'"),
+        (
+            "a.jsonl",
+            '{"sentence1": "a"}\n',
+            r"a\.jsonl, line 1: no column named 'sentence2', 'score'; there are 'sentence1'",
+        ),
         ("a.xlsx", "x", r"a\.xlsx: unknown file format; expected a name that ends in \.csv, \.tsv, \.jsonl"),
     ],
 )
@@ -324,9 +328,7 @@ def test_parquet_has_rows_from_0(tmp_path: Path) -> None:
         DataError, match=r"a\.parquet, row 0: 'score' must be a string.* more row .*: row 1\.$"
     ):
         read_records(path, NAMES)
-    with pytest.raises(
-        DataError, match=r"no column named 'x'; the file has 'sentence1'.*with data\.columns\."
-    ):
+    with pytest.raises(DataError, match=r"no column named 'x'; there are 'sentence1'.*with data\.columns\."):
         read_records(path, ["sentence1", "x"], setting="data.columns")
 
 
