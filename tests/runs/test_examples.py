@@ -65,7 +65,7 @@ def test_a_step_in_sentence_transformers_is_a_step_here(
     if copy is None:
         pytest.skip("needs the extra `offline`")
     monkeypatch.chdir(tmp_path)
-    pairs = toy(train_size=20).read().train
+    pairs = Dataset.from_dict({**toy(train_size=20).read().train.columns})
     train, dev = pairs.select(range(16)), pairs.select(range(16, 20))
     train.to_csv("train.csv")
     dev.to_csv("dev.csv")

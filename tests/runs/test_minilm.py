@@ -7,10 +7,12 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.data.readers.sts_sets import load_sts_tasks, load_stsb
+from sts_lightning.data.table import Table
 from sts_lightning.evaluation.sts import evaluate_sts
 from sts_lightning.models.loading.hub import packaged_copy
 from sts_lightning.models.loading.run import build_encoder
@@ -20,6 +22,10 @@ from sts_lightning.workflows.command import train_in
 Config = Callable[..., DictConfig]
 
 FEW = ["trainer.max_steps=4", "trainer.log_every_n_steps=1", "evaluation.final=false"]
+
+
+def write_pairs(table: Table, path: Path) -> None:
+    pd.DataFrame({**table.columns}).rename(columns={"label": "score"}).to_csv(path, index=False)
 
 
 @pytest.fixture(autouse=True)
@@ -61,9 +67,9 @@ def test_a_few_steps_of_other_recipes(
 ) -> None:
     """On a hundred pairs of STS-B dev, since the whole would take most of the time."""
     dev, train = tmp_path / "dev.csv", tmp_path / "train.csv"
-    load_stsb(data_root, "dev").select(range(100)).rename_column("label", "score").to_csv(dev)
+    write_pairs(load_stsb(data_root, "dev")[:100], dev)
     if "data=pairs_file" in overrides:
-        load_stsb(data_root, "train").select(range(200)).rename_column("label", "score").to_csv(train)
+        write_pairs(load_stsb(data_root, "train")[:200], train)
     elif "data=triplets_file" in overrides:
         with (Path(data_root) / "nli" / "nli_triplets.csv").open(encoding="utf-8", newline="") as file:
             train.write_text("".join(islice(file, 201)), encoding="utf-8")

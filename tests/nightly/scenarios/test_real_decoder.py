@@ -41,14 +41,14 @@ def test_untuned_cosines_against_a_plain_loop(
         cfg = config("model=smollm2_135m", decoder, "precision=32-true", *settings, edit, of="eval")
         encoder = load_evaluated(cfg, "cpu")
         for table in tables_of(load_sts_tasks(data_root, ("STSB", "SICKR"), "prepared")):
-            few = table.select(range(5))
+            few = table[:5]
             pairs = list(zip(few["sentence1"], few["sentence2"], strict=True))
             plain = plain_cosines(cfg.model.name, cfg.prompt.template, pooling, layer, pairs)
             np.testing.assert_allclose(encode_pairs(encoder, [few])[0], plain, atol=1e-5)
 
 
 def test_nf4_against_float32(decoder: str, data_root: str, config: Config) -> None:
-    few = load_stsb(data_root, "dev").select(range(200))
+    few = load_stsb(data_root, "dev")[:200]
     pairs = few["sentence1"], few["sentence2"]
     cosines = [
         score_pairs(load_evaluated(config(*chosen, of="eval"), "cpu"), *pairs)

@@ -44,13 +44,13 @@ def test_scores_cover_the_scale_and_splits_do_not_overlap() -> None:
 
 
 def test_the_corpus_is_always_the_same() -> None:
-    one, two = (scored_pairs(50, np.random.default_rng(0)).to_dict() for _ in range(2))
+    one, two = (scored_pairs(50, np.random.default_rng(0)).columns for _ in range(2))
     assert one == two
 
 
 def test_triplets_have_three_sentences() -> None:
     table = triplets(40, np.random.default_rng(0))
-    assert table.column_names == ["sentence1", "sentence2", "sentence3"]
+    assert list(table.columns) == ["sentence1", "sentence2", "sentence3"]
     assert all(len(set(row.values())) >= 2 for row in table)
 
 
