@@ -298,9 +298,7 @@ def read_head(
         named = (mark for mark, fields in table.firsts.items() if columns and {*columns} <= {*fields})
         rows = table.rows(next(named, table.separator()))
         line, names = next(rows)
-        if len(set(names)) < len(names):
-            twice = sorted({name for name in names if names.count(name) > 1})
-            raise DataError(f"the header has {', '.join(map(repr, twice))} more than once.", path, line)
+        _reject_twice(names, path, line)
         records = []
         for line, fields in islice(rows, count):
             if len(fields) != len(names):
@@ -312,6 +310,12 @@ def read_head(
         return parquet.schema_arrow.names, [record for _, record in islice(_rows_of(path, parquet), count)]
     records = [record for _, record in islice(read_objects(path), count)]
     return list(dict.fromkeys(name for record in records for name in record)), records
+
+
+def _reject_twice(names: Sequence[str], path: Path, line: int | None = None) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"the header has {', '.join(map(repr, twice))} more than once.", path, line)
 
 
 def _read_table(path: Path, wanted: Wanted, bad: BadRows) -> Iterator[Row]:
@@ -407,9 +411,7 @@ def _select(
         width, picks = len(columns), list(range(len(columns)))
     else:
         line, _ = next(rows)
-        twice = [column for column in columns if header.count(column) > 1]
-        if twice:
-            raise DataError(f"the header has {', '.join(map(repr, twice))} more than once.", path, line)
+        _reject_twice([name for name in header if name in columns], path, line)
         width, picks = len(header), [header.index(column) for column in columns]
     for number, fields in rows:
         if len(fields) != width:
@@ -472,10 +474,7 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
         parquet = pq.ParquetFile(pa.BufferReader(read_bytes(path)))
     except pa.ArrowException as error:
         raise DataError(f"not a valid Parquet file ({error}).", path) from error
-    names = parquet.schema_arrow.names
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise DataError(f"the file has the columns {', '.join(map(repr, twice))} more than once.", path)
+    _reject_twice(parquet.schema_arrow.names, path)
     return parquet
 
 
