@@ -122,7 +122,7 @@ def test_number_of_pairs_and_of_each_class(data_root: str) -> None:
     assert np.bincount(labels).tolist() == [93336, 86400, 88165]
     clean = training(nli_pairs, data_root)
     assert len(clean.train) == len(labels) - 1  # one pair stands in a test set
-    assert clean.counts[0].dropped["in a test set (exact)"] == 1
+    assert clean.train.sources[0].dropped["in a test set (exact)"] == 1
 
 
 def test_number_of_sentences(data_root: str) -> None:

@@ -56,12 +56,12 @@ def test_tables_are_listed(capsys: Capture) -> None:
 def test_a_plan_has_each_run_and_the_cost_of_each_row(
     table: Table, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    seconds = {"cosent": 7200.0, "pearson": 360.0, "mse": 3600.0}
+    seconds = {"CoSENTLoss": 7200.0, "PearsonLoss": 360.0, "MSELoss": 3600.0}
 
     def plans(runs: Any, card: str | None) -> list[Any]:
         assert card == "h100"
         of: dict[str, DictConfig] = dict(runs)
-        names = [cfg.loss._target_.split(".")[-2] for cfg in of.values()]
+        names = [cfg.loss._target_.split(".")[-1] for cfg in of.values()]
         assert names == list(seconds)  # once for both seeds
         return [plan.Plan(*[None] * 9, seconds[name], ()) for name in names]  # type: ignore[arg-type]
 
