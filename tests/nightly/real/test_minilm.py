@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from datasets import Dataset, DatasetDict, concatenate_datasets
+from datasets import Dataset, DatasetDict
 
 from sts_lightning.data.readers.row_values import BadRows
 from sts_lightning.data.readers.sts_sets import STSTask, load_sickr, load_sts_tasks
 from sts_lightning.data.readers.text_files import read_records
+from sts_lightning.data.table import concatenate
 from sts_lightning.evaluation.mteb import evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.sts import evaluate_sts
 from sts_lightning.evaluation.suites import UnitVectors
@@ -24,7 +25,7 @@ def test_published_scores(data_root: str, config: Config) -> None:
     cfg = config()
     encoder = build_encoder(cfg.model, cfg.prompt).eval()
     splits = [load_sickr(data_root, split) for split in ("train", "trial", "test")]
-    whole_sick = STSTask("SICK-R, all pairs", {"all": concatenate_datasets(splits)})
+    whole_sick = STSTask("SICK-R, all pairs", {"all": concatenate(splits)})
     result = evaluate_sts(encoder, [*load_sts_tasks(data_root), whole_sick])
     scores = {name: task["spearman"] for name, task in result["tasks"].items()}
     expected = {
