@@ -124,7 +124,7 @@ def _files(names: Sequence[str]) -> list[str]:
         UserError: A pattern matches none, or a file has sentences alone.
     """
     if any(map(glob.has_magic, names)):
-        from sts_lightning.data.files import find_files  # imports datasets, which takes half a second
+        from sts_lightning.data.files import find_files
 
         files = [file for name in names for file in find_files({name: 1.0})]
     else:

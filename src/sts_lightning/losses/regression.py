@@ -196,13 +196,7 @@ class MSELoss(SiameseRegressionLoss):
 
     .. math:: \mathrm{penalty}(x) = x^2
 
-    A prediction beyond an end of the label range counts in full, as in the paper, which bounds predictions
-    for the losses with a buffer zone only; ``clamp`` bounds them here too.
-
-    See `SiameseRegressionLoss` for the arguments and the head.
-
-    Use it when a plain regression baseline is needed. `L1Loss` weights large errors less;
-    `TranslatedReLULoss` and `SmoothK2Loss` ignore errors too small to change the rounded label.
+    Bounds, arguments and head are those of `L1Loss`, which weights large errors less.
 
     Example:
         >>> loss = MSELoss(dimension=16, top_label=5)

@@ -39,7 +39,7 @@ class SigmoidLoss(Loss):
 
     needs = Needs(views=(2, 3), more_views=True, labels=("none",), optional_inputs=("sentence_ids",))
 
-    def __init__(self, scale: float = 10.0, bias: float = -4.1, mask_repeats: bool = True) -> None:
+    def __init__(self, scale: float = 10.0, bias: float = -4.143, mask_repeats: bool = True) -> None:
         super().__init__()
         check_positive(scale=scale)
         check(math.isfinite(bias), "be finite", bias=bias)

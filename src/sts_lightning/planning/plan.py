@@ -150,7 +150,7 @@ class Plan:
         optimiser: Bytes of AdamW's two moments and counters. Exact.
         activations: Bytes of activations in a step of the longest rows. An estimate, see `Shape.token_bytes`.
         micro_batch: Examples of a process in a micro batch; None for the whole batch.
-        measured: Whether the micro batch is an estimate, since ``trainer.micro_batch_size=auto`` measures it.
+        measured: Whether the micro batch is an estimate, to which ``trainer.micro_batch_size=auto`` shrinks.
         steps: Optimiser steps.
         tokens: Tokens of training, padding excluded, from a sample of its batches.
         seconds: Duration, evaluations included; None if the card's peak is not known. An estimate, see
@@ -382,7 +382,7 @@ def line(plan: Plan) -> str:
     parts.append(f"activations about {size(plan.activations)}")
     parts.append(f"{'fits' if plan.fits else 'does not fit'} {plan.card.name}")
     if plan.micro_batch is not None:
-        about = "about {} (auto measures it)" if plan.measured else "{}"
+        about = "about {} (auto shrinks to it)" if plan.measured else "{}"
         parts.append(f"micro batch {about.format(plan.micro_batch)}")
     parts += [counted(plan.steps, "step"), f"{plan.tokens / 1e6:.1f} M tokens"]
     if plan.seconds is not None:

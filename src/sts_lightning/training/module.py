@@ -147,9 +147,8 @@ class STSModule(pl.LightningModule):
         """Prepare auxiliary models, the agreement of processes, and the count of memory."""
         if self.auxiliary is not None:
             self.auxiliary.place(self.device)
-        if (
-            Shard.current().world_size > 1
-        ):  # of the hosts: an agreement does not wait for what the GPUs compute
+        if Shard.current().world_size > 1:
+            # Of the hosts: an agreement does not wait for what the GPUs compute.
             self._group = distributed.new_group(backend="gloo")
         self.steps_peak = 0  # an evaluation before the first step has set it
         if self.device.type == "cuda":  # on other devices a call would start CUDA, where there is a card
@@ -344,7 +343,11 @@ class STSModule(pl.LightningModule):
 
     @contextmanager
     def _own_gradient(self) -> Iterator[None]:
-        """Keep each process's gradient to itself: DDP would exchange it before all processes have one."""
+        """Keep each process's gradient to itself: DDP would exchange it before all processes have one.
+
+        A process whose memory runs out in the backward pass would leave the others waiting. The price is that
+        the exchange no longer runs beside the backward pass.
+        """
         if self._group is None:
             yield
             return
