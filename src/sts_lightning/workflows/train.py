@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import lightning.pytorch as pl
-import numpy as np
 from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch.callbacks import Callback, EarlyStopping
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
@@ -34,7 +33,7 @@ from sts_lightning.core.hardware import (
     with_machine,
 )
 from sts_lightning.core.processes import is_first_process
-from sts_lightning.data.table import PART, Table
+from sts_lightning.data.table import Table
 from sts_lightning.data.tasks import texts_in
 from sts_lightning.evaluation.dev_scores import monitor_of
 from sts_lightning.evaluation.score import Scores, score_data
@@ -269,7 +268,6 @@ def _begin(experiment: Experiment) -> None:
                 if isinstance(logger, MLFlowLogger):
                     write_atomic(run.mlflow_run, str(logger.run_id))
         report_truncation(experiment.module.encoder, texts_in(data.dev, data.tests), data.train)
-        _warn_of_equal_labels(experiment)
     rows, drawn = len(data.train), data.epoch_rows
     whole = steps.epoch_steps == data.train_dataloader().whole_epoch
     alone = sum(part.drops_one for part in data.rows.values()) if whole else 0
@@ -324,28 +322,6 @@ def warn_of_distances(spearman: float, pairs: int) -> None:
             "score has to mean more similar; turn them round, as the highest score less each of them.",
             spearman,
         )
-
-
-def _warn_of_equal_labels(experiment: Experiment) -> None:
-    """Warn of batches of the first epoch whose labels are all equal, where the loss compares them."""
-    data, steps = experiment.data, experiment.steps.total_steps
-    losses = losses_by_part(experiment.module.loss, data).items()
-    compared = {name: loss for name, loss in losses if loss.needs.different_labels}
-    if not compared:
-        return
-    labels = np.asarray(data.train["label"], dtype=np.float64)
-    parts = data.train[PART] if data.data_set.parts else [""] * len(labels)
-    batches = data.train_dataloader().first_epoch()[:steps]
-    for name, loss in compared.items():
-        of_part = [rows for rows in batches if parts[rows[0]] == name]
-        if equal := sum(np.ptp(labels[rows]) == 0 for rows in of_part):
-            log.warning(
-                "WARNING: in %d of %d batches of the first epoch all labels are equal, and %s does not train "
-                "on them; a larger data.batch_size, or loss=cosine_mse for scores, avoids it.",
-                equal,
-                len(of_part),
-                type(loss).__name__,
-            )
 
 
 def log_settings(loggers: Sequence[Logger], cfg: DictConfig) -> None:
