@@ -18,8 +18,6 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from sts_lightning.core.errors import ConfigError, UserError
 
-NO_FACTS: Mapping[str, Any] = MappingProxyType({})
-
 SHARED = {"root": "data_root", "path": "path", "dev": "dev", "senteval_text": "senteval_text"}
 """Arguments of data sets that are settings of the top level, and the names of these."""
 
@@ -92,7 +90,11 @@ def arguments_of(target: object) -> dict[str, Any] | None:
 
 
 def build(
-    path: str, node: DictConfig, cls: type, facts: Mapping[str, Any] = NO_FACTS, **arguments: Any
+    path: str,
+    node: DictConfig,
+    cls: type,
+    derived: Mapping[str, Any] = MappingProxyType({}),
+    **arguments: Any,
 ) -> Any:
     """Instantiate a node, nested nodes first; an error of a constructor names the setting by its full path.
 
@@ -100,7 +102,7 @@ def build(
         path: Key of the node in the configuration, for messages.
         node: Configuration with a ``_target_``.
         cls: Class that the node must make; ``object`` for any.
-        facts: Values that no setting decides, such as the size of the embeddings. The constructors of the
+        derived: Values that no setting decides, such as the size of the embeddings. The constructors of the
             node and of nested nodes receive those that they name as arguments.
         **arguments: Further arguments, which take precedence over those of the node.
 
@@ -111,10 +113,10 @@ def build(
     with name_setting(path, node):
         try:
             target = get_method(node["_target_"])
-            taken = facts.keys() & argument_types(target).keys() if facts else ()
+            taken = derived.keys() & argument_types(target).keys() if derived else ()
             of_node = {key: value for key, value in items(node) if key not in ("_target_", *arguments)}
-            given = {key: _build_nested(f"{path}.{key}", value, facts) for key, value in of_node.items()}
-            built = target(**given, **{name: facts[name] for name in taken}, **arguments)
+            given = {key: _build_nested(f"{path}.{key}", value, derived) for key, value in of_node.items()}
+            built = target(**given, **{name: derived[name] for name in taken}, **arguments)
         except (UserError, ValueError, ImportError):
             raise
         except Exception as error:  # a constructor may raise anything, such as MemoryError for a size
@@ -128,15 +130,15 @@ def build(
     return built
 
 
-def _build_nested(path: str, value: Any, facts: Mapping[str, Any]) -> Any:
+def _build_nested(path: str, value: Any, derived: Mapping[str, Any]) -> Any:
     """Build every node with a ``_target_`` in a value; the rest of it becomes plain."""
     if not contains_target(value):
         return to_container(value)
     if isinstance(value, ListConfig):
-        return [_build_nested(f"{path}.{i}", item, facts) for i, item in enumerate(value)]
+        return [_build_nested(f"{path}.{i}", item, derived) for i, item in enumerate(value)]
     if "_target_" in value:
-        return build(path, value, object, facts)
-    return {key: _build_nested(f"{path}.{key}", item, facts) for key, item in items(value)}
+        return build(path, value, object, derived)
+    return {key: _build_nested(f"{path}.{key}", item, derived) for key, item in items(value)}
 
 
 def items(node: DictConfig) -> Iterator[tuple[str, Any]]:

@@ -16,9 +16,9 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.check import check_config
 from sts_lightning.config.compose import FAULTS, explain, job_config, without_hydra
+from sts_lightning.config.earlier_runs import earlier_runs
 from sts_lightning.config.folders import Entry, script_of
 from sts_lightning.config.identity import FREE, defining, leaves, select
-from sts_lightning.config.start import earlier_runs
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.gpu_pool import demand_of

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Parts:
+class Components:
     """What a configuration names.
 
     Attributes:
@@ -102,7 +102,7 @@ class Experiment:
 
 def assemble(
     cfg: DictConfig, device: str, precision: str = "32-true", data: DataModule | None = None
-) -> Parts:
+) -> Components:
     """Build what a configuration names; no data is read, and nothing is written.
 
     Args:
@@ -149,7 +149,7 @@ def assemble(
     if cfg.trainer.gradient_checkpointing:  # not of a copy, which has no backward pass
         encoder.checkpoint_layers()
     callbacks = [build(f"callbacks.{key}", node, Callback) for key, node in cfg.callbacks.items()]
-    return Parts(cfg, data, encoder, loss, regularizer, auxiliary, callbacks, kept)
+    return Components(cfg, data, encoder, loss, regularizer, auxiliary, callbacks, kept)
 
 
 def make_data(cfg: DictConfig) -> DataModule:
@@ -268,15 +268,15 @@ def warm_start(cfg: DictConfig, encoder: SentenceEncoder, loss: Loss) -> frozens
     return frozenset(f"encoder.{name}" for name in names)
 
 
-def make_module(parts: Parts, precision: str, steps: StepCount) -> STSModule:
+def make_module(components: Components, precision: str, steps: StepCount) -> STSModule:
     """Build the module of a run, with the optimiser and the schedule of its configuration.
 
     Args:
-        parts: What the configuration names.
+        components: What the configuration names.
         precision: Precision of training, in Lightning's names.
         steps: Length of the run.
     """
-    cfg, optim = parts.cfg, parts.cfg.optim
+    cfg, optim = components.cfg, components.cfg.optim
     optimizer = partial(
         make_optimizer,
         lr=optim.lr,
@@ -296,15 +296,15 @@ def make_module(parts: Parts, precision: str, steps: StepCount) -> STSModule:
         stretch=optim.stretch,
     )
     return STSModule(
-        parts.encoder,
-        parts.loss,
+        components.encoder,
+        components.loss,
         optimizer,
         schedule,
         optim.freeze,
-        parts.kept,
-        parts.regularizer,
+        components.kept,
+        components.regularizer,
         cfg.trainer.micro_batch_size,
         cfg.trainer.official_gather,
-        parts.auxiliary,
+        components.auxiliary,
         cfg.seed,
     )

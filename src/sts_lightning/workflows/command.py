@@ -21,10 +21,10 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import check_config, check_values, path_override
+from sts_lightning.config.earlier_runs import EarlierRun, earlier_runs
 from sts_lightning.config.folders import command_line
 from sts_lightning.config.identity import move_data
 from sts_lightning.config.schema import COMMAND
-from sts_lightning.config.start import EarlierRun, earlier_runs
 from sts_lightning.core import signals
 from sts_lightning.core.errors import ConfigError, InterruptedRunError, RunningElsewhereError
 from sts_lightning.core.processes import is_first_process
@@ -235,7 +235,7 @@ def train_after(run: RunFolder, cfg: DictConfig, earlier: Sequence[EarlierRun]) 
 
 def _write_all(runs: Sequence[Begun]) -> None:
     """Check the runs that have not begun, and write their configurations."""
-    from sts_lightning.workflows.checks import check_later_run  # with torch, as in `train_in`
+    from sts_lightning.workflows.preflight import check_later_run  # with torch, as in `train_in`
 
     known: dict[str, Any] = {}
     new = [(folder, cfg) for folder, cfg in runs if folder.state == "new"]

@@ -43,17 +43,17 @@ from sts_lightning.models.loading.opt import NOT_REPEATABLE
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import peak_memory
 from sts_lightning.runs.state import begin_again
-from sts_lightning.training.assembly import Experiment, Parts, assemble, make_module
+from sts_lightning.training.assembly import Components, Experiment, assemble, make_module
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.callbacks.progress import RunClock
 from sts_lightning.training.callbacks.resume_checkpoint import stop_others
 from sts_lightning.training.module import REMEDY
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import count_steps, make_trainer
-from sts_lightning.workflows.checks import (
+from sts_lightning.workflows.preflight import (
+    check_components,
     check_folder,
     check_machine,
-    check_parts,
     check_rows,
     has_head,
     losses_by_part,
@@ -128,7 +128,7 @@ def prepare(
     machine = resolve_machine(cfg)
     check_machine(machine)
     drawn = assemble(cfg, "meta", machine.precision)
-    check_parts(drawn)
+    check_components(drawn)
     _warn_of_seen_pairs(cfg)
 
     check_rows(drawn)
@@ -142,8 +142,8 @@ def prepare(
     # Random numbers are drawn in one order in every run: the seed is set once the data has been read, which
     # may draw some, then the model draws, then a head.
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
-    parts = assemble(cfg, weights_device(machine), machine.precision, data)
-    encoder, loss = parts.encoder, parts.loss
+    components = assemble(cfg, weights_device(machine), machine.precision, data)
+    encoder, loss = components.encoder, components.loss
     model_type = encoder.plain_backbone.config.model_type
     if model_type in NOT_REPEATABLE:  # known by the model alone, and before the Trainer is told
         machine = allow_nondeterminism(machine, cfg.trainer, model_type)
@@ -161,10 +161,10 @@ def prepare(
     data.epoch_batches = steps.epoch_steps  # of the loaders from here on: a limit shortens their epochs
     data.batches_ahead = 0 if machine.accelerator == "cpu" else BATCHES_AHEAD
     check_warmup(cfg.optim.warmup, round(cfg.optim.stretch * steps.total_steps))
-    module = make_module(parts, machine.precision, steps)
+    module = make_module(components, machine.precision, steps)
 
-    given = [*parts.callbacks, *callbacks]
-    monitor, unused = monitor_of(data.dev), _has_unused_weights(parts)
+    given = [*components.callbacks, *callbacks]
+    monitor, unused = monitor_of(data.dev), _has_unused_weights(components)
     with quiet_lightning():  # last, and before anything is written: a rejected argument leaves no files
         trainer = make_trainer(
             cfg.trainer, machine, steps, run, loggers, given, resume_command, monitor, partly_used=unused
@@ -173,15 +173,17 @@ def prepare(
     return Experiment(run, cfg, machine, data, module, steps, trainer, loggers, given, made, first)
 
 
-def _has_unused_weights(parts: Parts) -> bool:
+def _has_unused_weights(components: Components) -> bool:
     """Return whether a step leaves weights without gradient.
 
     In a step of joint data these are the heads of the other parts, and an auxiliary model that their losses
     alone take.
     """
-    if parts.encoder.config.layer != -1:
+    if components.encoder.config.layer != -1:
         return True
-    return "part" in parts.loss.needs.inputs and (has_head(parts.loss) or parts.auxiliary is not None)
+    return "part" in components.loss.needs.inputs and (
+        has_head(components.loss) or components.auxiliary is not None
+    )
 
 
 def _warn_of_seen_pairs(cfg: DictConfig) -> None:

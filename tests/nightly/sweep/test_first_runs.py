@@ -12,13 +12,13 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.folders import VARIABLE
 from sts_lightning.core.errors import ConfigError, FailedJobsError
-from sts_lightning.planning import plan
+from sts_lightning.planning import cost as costs
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.gpu_pool import Pool
 from sts_lightning.sweep.grid import Grid
 from sts_lightning.sweep.job import Demand, Job
-from sts_lightning.sweep.job_list import print_plan
 from sts_lightning.sweep.local import run_jobs
+from sts_lightning.sweep.plan import print_plan
 from tests.conftest import CONF
 from tests.support.two_runs import write_experiments
 from tests.unit.sweep.conftest import jobs, starts
@@ -55,10 +55,10 @@ PCC = ["experiment=pcc", "model=mistral7b"]
 def test_the_papers_grid_has_three_first_runs_and_nine_second_ones(
     grid: Grid, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def cost(cfg: DictConfig, *_: object) -> plan.Plan:
-        return plan.Plan(plan.CARDS["h100"], 0, 0, 0, 0, cfg.data.batch_size, False, 1, 1, None, ())
+    def cost(cfg: DictConfig, *_: object) -> costs.Cost:
+        return costs.Cost(costs.CARDS["h100"], 0, 0, 0, 0, cfg.data.batch_size, False, 1, 1, None, ())
 
-    monkeypatch.setattr(plan, "plan", cost)
+    monkeypatch.setattr(costs, "cost_of", cost)
     for prompt in ("eol", "sth", "sum"):
         for number, size in enumerate((192, 200, 216)):
             grid.add(number, [*PCC, f"prompt={prompt}", f"data.batch_size={size}"])

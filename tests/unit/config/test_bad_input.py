@@ -19,7 +19,7 @@ from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import UserError
 from sts_lightning.core.hardware import resolve_machine
 from sts_lightning.training.assembly import assemble
-from sts_lightning.workflows.checks import check_machine, check_parts
+from sts_lightning.workflows.preflight import check_components, check_machine
 from tests.conftest import CONF, SHORT_RUN
 from tests.support.parts import losses, part
 
@@ -209,7 +209,7 @@ def rejected_key(cfg: DictConfig, key: str, value: str) -> str | None:
     try:
         cfg = check_config(cfg)
         check_machine(resolve_machine(cfg))
-        check_parts(assemble(cfg, "meta"))
+        check_components(assemble(cfg, "meta"))
     except UserError as error:
         assert "\n" not in str(error)
         return error.key

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.config.compose import check_choices
+from sts_lightning.config.earlier_runs import compose_runs, first_overrides
 from sts_lightning.config.folders import VARIABLE
 from sts_lightning.config.identity import configuration_hash
-from sts_lightning.config.start import compose_runs, first_overrides
 from sts_lightning.core.errors import ConfigError
 from tests.support.two_runs import write_experiments
 

@@ -34,7 +34,7 @@ from sts_lightning.losses.joint import JointLoss
 from sts_lightning.models.text.template import SLOT
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import check_links
-from sts_lightning.training.assembly import Parts, assemble
+from sts_lightning.training.assembly import Components, assemble
 
 log = logging.getLogger(__name__)
 
@@ -78,37 +78,40 @@ def check_folder(run: RunFolder) -> int | None:
     return int(last["global_step"])
 
 
-def check_parts(parts: Parts) -> None:
-    """Reject parts that do not fit together, all that is wrong at once.
+def check_components(components: Components) -> None:
+    """Reject components that do not fit together, all that is wrong at once.
 
     Raises:
         ConfigError: Some do not.
     """
-    check_fit(parts.loss, parts.data, parts.cfg.data)
-    reject(conflicts(parts))
+    check_fit(components.loss, components.data, components.cfg.data)
+    reject(conflicts(components))
 
 
-def conflicts(parts: Parts) -> list[ConfigError]:
+def conflicts(components: Components) -> list[ConfigError]:
     """Return an error for each combination that would train something else than it says."""
-    return [error for check in CHECKS for error in check(parts)]
+    return [error for check in CHECKS for error in check(components)]
 
 
-def check_rows(parts: Parts, known: dict[str, Any] | None = None) -> None:
+def check_rows(components: Components, known: dict[str, Any] | None = None) -> None:
     """Read the data, and reject what its rows do not fit.
 
     Args:
-        parts: Parts of the run.
+        components: Those of the run.
         known: Data of earlier runs by their settings, which are not read again; those of this one are added.
 
     Raises:
         UserError: The data cannot be read, or does not fit.
     """
     if known is not None:
-        settings = [{**parts.cfg.data, "batch_size": None, "num_workers": None}, shared_settings(parts.cfg)]
-        read = partial(once, known, parts.data.data_set.read, settings)
-        parts.data.data_set = replace(parts.data.data_set, read=read)
-    parts.data.setup()
-    check_examples(parts.loss, parts.data)
+        settings = [
+            {**components.cfg.data, "batch_size": None, "num_workers": None},
+            shared_settings(components.cfg),
+        ]
+        read = partial(once, known, components.data.data_set.read, settings)
+        components.data.data_set = replace(components.data.data_set, read=read)
+    components.data.setup()
+    check_examples(components.loss, components.data)
 
 
 def once(known: dict[str, Any], make: Callable[[], object], settings: object) -> Any:
@@ -157,28 +160,28 @@ def check_later_run(run: RunFolder, cfg: DictConfig, known: dict[str, Any]) -> s
         UserError: Configuration, data or checkpoint cannot be used.
     """
     check_folder(run)
-    parts = assemble(check_config(cfg), "meta")
-    check_parts(parts)
-    check_rows(parts, known)
+    components = assemble(check_config(cfg), "meta")
+    check_components(components)
+    check_rows(components, known)
     try:
-        check_machine(resolve_machine(parts.cfg))
+        check_machine(resolve_machine(components.cfg))
     except ConfigError as error:
         return str(error)
     return None
 
 
-def _lightning(parts: Parts) -> Iterator[ConfigError]:
-    for key, callback in zip(parts.cfg.callbacks, parts.callbacks, strict=True):
+def _lightning(components: Components) -> Iterator[ConfigError]:
+    for key, callback in zip(components.cfg.callbacks, components.callbacks, strict=True):
         if (cls := type(callback).__name__) in CALLBACKS:
             text = f"callbacks.{key}: {cls} would change the loss or the selection unnoticed"
             yield ConfigError(f"{text}; use {CALLBACKS[cls]}.", key=f"callbacks.{key}")
-    for key in map(str, parts.cfg.trainer.extra):
+    for key in map(str, components.cfg.trainer.extra):
         if key not in TRAINER_EXTRA:
             yield unknown_key(f"trainer.extra.{key}", f"There are: {', '.join(TRAINER_EXTRA)}.")
 
 
-def _unread_data_settings(parts: Parts) -> Iterator[ConfigError]:
-    cfg, arguments = parts.cfg, data_arguments(parts.cfg)
+def _unread_data_settings(components: Components) -> Iterator[ConfigError]:
+    cfg, arguments = components.cfg, data_arguments(components.cfg)
     if cfg.path is not None and "path" not in arguments:
         hint = (
             "Add data=pairs_file, triplets_file, labels_file, classes_file or sentences_file for a file, "
@@ -189,8 +192,8 @@ def _unread_data_settings(parts: Parts) -> Iterator[ConfigError]:
         yield ConfigError(f"dev={cfg.dev} has no effect on this data: its dev pairs are its own.", key="dev")
 
 
-def _weights(parts: Parts) -> Iterator[ConfigError]:
-    cfg, adapter, name = parts.cfg, parts.cfg.model.get("adapter"), type(parts.loss).__name__
+def _weights(components: Components) -> Iterator[ConfigError]:
+    cfg, adapter, name = components.cfg, components.cfg.model.get("adapter"), type(components.loss).__name__
     trained = cfg.optim.freeze == "none"
     for key in ("dtype", "quantization"):
         value = cfg.model.get(key, "auto")
@@ -201,34 +204,32 @@ def _weights(parts: Parts) -> Iterator[ConfigError]:
     if cfg.trainer.wise_ft and adapter is not None:
         text = "trainer.wise_ft: the mean of an adapter's factors is not that of their products."
         yield ConfigError(text, key="trainer.wise_ft")
-    if not trained and not has_head(parts.loss):
+    if not trained and not has_head(components.loss):
         text = f"optim.freeze={cfg.optim.freeze} leaves nothing to train: {name} has no head."
         hint = "Set optim.freeze=none, or choose a loss with a head."
         yield ConfigError(text, key="optim.freeze", hint=hint)
 
 
-def _regularizer(parts: Parts) -> Iterator[ConfigError]:
-    regularizer = parts.regularizer
+def _regularizer(components: Components) -> Iterator[ConfigError]:
+    regularizer = components.regularizer
     if regularizer is None:
         return
-    if parts.cfg.optim.freeze != "none":
-        text = (
-            f"regularizer: the encoder that it regularises is frozen (optim.freeze={parts.cfg.optim.freeze})."
-        )
+    if (freeze := components.cfg.optim.freeze) != "none":
+        text = f"regularizer: the encoder that it regularises is frozen (optim.freeze={freeze})."
         yield ConfigError(text, key="regularizer")
-    fewest = min(len(part.views) for part in parts.data.parts.values())
+    fewest = min(len(part.views) for part in components.data.parts.values())
     if fewest < regularizer.least_views:
         text = f"{type(regularizer).__name__} reads {regularizer.least_views} views with these settings"
         yield ConfigError(f"regularizer: {text}, and this data gives {fewest}.", key="regularizer")
-    switched = any(getattr(callback, "switches_phases", False) for callback in parts.callbacks)
+    switched = any(getattr(callback, "switches_phases", False) for callback in components.callbacks)
     if regularizer.needs_phases and not switched:
         text = "regularizer.phase1 and phase2 differ, so the switch has to be found"
         yield ConfigError(f"{text}: add callbacks=rank_monitor.", key="regularizer")
 
 
-def _auxiliary(parts: Parts) -> Iterator[ConfigError]:
-    loss, name = parts.loss, type(parts.loss).__name__
-    supplied = None if parts.auxiliary is None else parts.auxiliary.provides
+def _auxiliary(components: Components) -> Iterator[ConfigError]:
+    loss, name = components.loss, type(components.loss).__name__
+    supplied = None if components.auxiliary is None else components.auxiliary.provides
     if supplied is not None and supplied not in loss.needs.inputs:
         able = ", ".join(stem for stem, other in all_losses().items() if supplied in other.needs.inputs)
         text = f"auxiliary: {name} takes no {supplied}. Losses that do: {able or 'none'}."
@@ -239,9 +240,9 @@ def _auxiliary(parts: Parts) -> Iterator[ConfigError]:
         yield ConfigError(text, key="auxiliary", hint=hint)
 
 
-def _prompts(parts: Parts) -> Iterator[ConfigError]:
+def _prompts(components: Components) -> Iterator[ConfigError]:
     """Yield an error for prompts by role without queries and documents, and for view templates like them."""
-    prompt, data = parts.cfg.prompt, parts.data.parts.values()
+    prompt, data = components.cfg.prompt, components.data.parts.values()
     if prompt.template is not None and any(view.augmentation for part in data for view in part.views):
         text = "data.repetition would repeat words of the template; use prompt=none."
         yield ConfigError(text, key="data.repetition")
