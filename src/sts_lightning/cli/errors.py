@@ -59,7 +59,7 @@ def reporting(traces: bool) -> Iterator[None]:
         if error.filename is None and error.errno not in STORAGE:  # of a connection or a process
             raise
         where = f"{error.filename2 or error.filename}: " if error.filename else ""
-        _exit(StorageError(f"{where}{error.strerror}. Files written earlier are intact."), traces)
+        _exit(StorageError(f"{where}{error.strerror}."), traces)
     except (RuntimeError, MemoryError) as error:
         from sts_lightning.models.compute.budget import is_out_of_memory, shortage  # loads torch
 

@@ -163,7 +163,6 @@ USAGE = 2
 
 @contextlib.contextmanager
 def _explaining(entry: Entry) -> Iterator[None]:
-    """Turn errors of Hydra into ones that say what to type instead."""
     try:
         with unmasked():  # a stop does not become an error of the configuration
             yield

@@ -241,7 +241,6 @@ def _in_shared(cfg: DictConfig) -> Iterator[ConfigError]:
 
 
 def _in_values(schema: type[Settings], values: Mapping[str, Any]) -> Iterator[ConfigError]:
-    """Yield what is wrong with values by their schema."""
     try:
         schema.model_validate_json(json.dumps(values, default=str))  # from JSON for tuples, as in `as_type`
     except ValidationError as error:
@@ -273,7 +272,6 @@ def _unknown(schema: type[Settings], path: Sequence[str]) -> ConfigError:
 
 
 def _unfit(key: str, value: Any, words: str) -> ConfigError:
-    """Return an error of pydantic's for a setting."""
     return _missing(key) if value is None else ConfigError(f"{key}={format_value(value)}: {words}.", key=key)
 
 

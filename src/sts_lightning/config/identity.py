@@ -85,7 +85,6 @@ def select(settings: Mapping[str, Any], kinds: Collection[Affects]) -> dict[str,
 
 @functools.cache
 def _kind(key: str) -> Affects:
-    """Return what a setting affects by itself."""
     key = re.sub(r"^data\.parts\.[^.]+\.", "data.", key)
     while key not in KINDS and "." in key:
         key = key.rpartition(".")[0]

@@ -85,7 +85,7 @@ def count_cores(root: Path = Path("/")) -> int:
     Args:
         root: Root of the file system.
     """
-    return min(_bound_cores(), max(1, math.ceil(_quota(root / "sys/fs/cgroup"))))
+    return max(1, math.ceil(min(_bound_cores(), _quota(root / "sys/fs/cgroup"))))
 
 
 def _bound_cores() -> int:
@@ -392,7 +392,6 @@ def _accelerator(trainer: DictConfig, reasons: list[str]) -> str:
 
 
 def _precision(accelerator: str) -> tuple[str, str]:
-    """Return the precision of training for an accelerator, and the reason."""
     import torch
 
     if accelerator == "gpu":

@@ -173,7 +173,6 @@ def _resume(run: RunFolder, cfg: DictConfig, overrides: Sequence[str]) -> float:
 
 
 def _check_further(run: RunFolder, cfg: DictConfig) -> None:
-    """Reject another length for a run that cannot be trained further."""
     if not run.finished:
         return
     reason, last = None, run.checkpoint("last")
@@ -234,7 +233,6 @@ def train_after(run: RunFolder, cfg: DictConfig, earlier: Sequence[EarlierRun]) 
 
 
 def _write_all(runs: Sequence[Begun]) -> None:
-    """Check the runs that have not begun, and write their configurations."""
     from sts_lightning.workflows.preflight import check_later_run  # with torch, as in `train_in`
 
     known: dict[str, Any] = {}

@@ -6,7 +6,6 @@ combinations that would train something else than they say, or lose hours or res
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -14,11 +13,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
-from hydra.utils import get_method
-from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.build import build, items, shared_settings
+from sts_lightning.config.build import shared_settings
 from sts_lightning.config.check import check_config, data_arguments, reject, unknown_key
 from sts_lightning.config.folders import files_of
 from sts_lightning.core.choices import Role
@@ -120,29 +117,6 @@ def once(known: dict[str, Any], make: Callable[[], object], settings: object) ->
     if key not in known:
         known[key] = make()
     return known[key]
-
-
-def make_loggers(run: RunFolder, cfg: DictConfig) -> list[Logger]:
-    """Build the loggers of a run that can start: MLflow's constructor writes, and Comet's calls its server.
-
-    Args:
-        run: The run folder, which exists.
-        cfg: A configuration without interpolations.
-
-    Raises:
-        ConfigError: A constructor rejects its settings.
-    """
-    loggers = []
-    for key, node in items(cfg.logger):
-        taken = inspect.signature(get_method(node["_target_"])).parameters
-        given: dict[str, Any] = {}
-        if "save_dir" in taken and node.get("save_dir") is None:
-            given["save_dir"] = str(run.path)
-        # MLflow keeps nothing in a folder any more. Its default is what MLFLOW_TRACKING_URI says.
-        if "tracking_uri" in taken and not (node.get("tracking_uri") or taken["tracking_uri"].default):
-            given["tracking_uri"] = f"sqlite:///{run.path.absolute()}/mlflow.db"
-        loggers.append(build(f"logger.{key}", node, Logger, {"run_folder": str(run.path)}, **given))
-    return loggers
 
 
 def check_later_run(run: RunFolder, cfg: DictConfig, known: dict[str, Any]) -> str | None:

@@ -184,7 +184,6 @@ def _optional(what: str) -> Iterator[None]:
 
 
 def _disagreements(scores: Scores, data: DataModule) -> list[Disagreement]:
-    """Return pairs of the test tasks, or of the dev pairs without these."""
     if scores.test is not None and (tasks := scored_tasks(data.tests)):
         return find_disagreements(tasks, scores.test_found)
     if isinstance(data.dev, Ranking):
@@ -235,7 +234,6 @@ def _plot_dev(scores: Scores, parts: Mapping[str, slice], run: RunFolder, title:
 
 
 def _before(history: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
-    """Return the row of a history before training; empty if there is none."""
     return history[0] if history and history[0]["step"] == 0 else {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 import math
 import re
@@ -12,11 +13,13 @@ from typing import Any
 
 import lightning.pytorch as pl
 from hydra.core.hydra_config import HydraConfig
+from hydra.utils import get_method
 from lightning.pytorch.callbacks import Callback, EarlyStopping
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.config.build import build, items
 from sts_lightning.config.folders import files_of
 from sts_lightning.config.identity import SHOWN, leaves, select
 from sts_lightning.core import signals
@@ -57,7 +60,6 @@ from sts_lightning.workflows.preflight import (
     check_rows,
     has_head,
     losses_by_part,
-    make_loggers,
 )
 from sts_lightning.workflows.report import report
 from sts_lightning.workflows.seen_dev_pairs import describe_seen
@@ -173,6 +175,29 @@ def prepare(
     return Experiment(run, cfg, machine, data, module, steps, trainer, loggers, given, made, first)
 
 
+def make_loggers(run: RunFolder, cfg: DictConfig) -> list[Logger]:
+    """Build the loggers of a run that can start: MLflow's constructor writes, and Comet's calls its server.
+
+    Args:
+        run: The run folder, which exists.
+        cfg: A configuration without interpolations.
+
+    Raises:
+        ConfigError: A constructor rejects its settings.
+    """
+    loggers = []
+    for key, node in items(cfg.logger):
+        taken = inspect.signature(get_method(node["_target_"])).parameters
+        given: dict[str, Any] = {}
+        if "save_dir" in taken and node.get("save_dir") is None:
+            given["save_dir"] = str(run.path)
+        # MLflow keeps nothing in a folder any more. Its default is what MLFLOW_TRACKING_URI says.
+        if "tracking_uri" in taken and not (node.get("tracking_uri") or taken["tracking_uri"].default):
+            given["tracking_uri"] = f"sqlite:///{run.path.absolute()}/mlflow.db"
+        loggers.append(build(f"logger.{key}", node, Logger, {"run_folder": str(run.path)}, **given))
+    return loggers
+
+
 def _has_unused_weights(components: Components) -> bool:
     """Return whether a step leaves weights without gradient.
 
@@ -187,7 +212,6 @@ def _has_unused_weights(components: Components) -> bool:
 
 
 def _warn_of_seen_pairs(cfg: DictConfig) -> None:
-    """Warn of an earlier run that has trained on the dev pairs of this one."""
     if cfg.init_from is None or not (start := RunFolder(cfg.init_from)).config_file.is_file():
         return  # without a run there the weights cannot be loaded either
     seen = describe_seen("this run", cfg, OmegaConf.create(start.settings()))
@@ -338,7 +362,6 @@ def log_settings(loggers: Sequence[Logger], cfg: DictConfig) -> None:
 
 
 def _continue_loggers(loggers: Sequence[Logger], run: RunFolder, step: int) -> None:
-    """Let the loggers of a resumed run go on after a step."""
     for logger in loggers:
         if isinstance(logger, HistoryLogger):
             logger.continue_from(step)

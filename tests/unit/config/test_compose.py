@@ -142,8 +142,6 @@ def test_parts_have_the_order_in_which_they_are_chosen_and_settings_of_their_own
         ("loss=mix +loss@loss.terms.a=divided loss.terms.a.inner=gist", "loss@loss.terms.a.inner=gist"),
         ("experiment=minilm_joint data.parts.nli.data=toy", "data@data.parts.nli=NAME"),
         ("loss=joint loss@loss.parts.nli=infonce", "+loss@loss.parts.nli=infonce"),
-        ("loss=divided +loss@loss.inner=infonce", "loss@loss.inner=NAME"),
-        ("experiment=minilm_joint +loss@loss.parts.nli=infonce", "loss@loss.parts.nli=NAME"),
     ],
 )
 def test_a_choice_within_another_that_is_typed_wrong_is_answered_by_the_right_words(

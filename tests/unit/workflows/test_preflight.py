@@ -33,8 +33,8 @@ from sts_lightning.workflows.preflight import (
     check_fit,
     check_machine,
     conflicts,
-    make_loggers,
 )
+from sts_lightning.workflows.train import make_loggers
 from tests.conftest import CONF
 from tests.support.loss_cases import batch, further, make
 
