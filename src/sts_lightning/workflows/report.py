@@ -124,8 +124,8 @@ def report(
         order = ", or the labels are in another order than data.classes"
         classes = any(part.label == "class" for part in data.parts.values())
         log.warning(
-            "WARNING: the selected weights are worse than the untuned model: lower optim.lr or train longer%s; "
-            "trainer.select_untuned=true would keep the untuned weights.",
+            "WARNING: the selected weights are worse than the untuned model: lower optim.lr or train "
+            "longer%s; trainer.select_untuned=true would keep the untuned weights.",
             order if classes else "",
         )
     _print_scores(experiment, tuned, untuned, metrics)
