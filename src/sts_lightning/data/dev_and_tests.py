@@ -163,9 +163,8 @@ class DevAndTests:
                 raw = seven if self.text == "raw" else load_sts_tasks(self.root)
                 report_common(train, tables_of(raw), f"{TEST} (the seven test sets)")
 
-        if (
-            self.dev == "stsb_clean"
-        ):  # last, so that the report above is of the training pairs as they were read
+        # Last, so that the report above is of the training pairs as they were read.
+        if self.dev == "stsb_clean":
             train = train.drop(pairs_in_tables([clean], "normalized").rows_in(train), "in the dev set")
         return Splits(train, dev, tests, others)
 

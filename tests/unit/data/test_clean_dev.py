@@ -82,5 +82,5 @@ def test_too_little_may_be_left(root: Path, stsb: Path) -> None:
 
 
 def test_an_earlier_dev_set_is_refused(root: Path) -> None:
-    with pytest.raises(ValueError, match="^dev must be one of stsb, stsb_clean, got"):
+    with pytest.raises(ValueError, match=r"^dev must be one of stsb, stsb_clean, got"):
         DevAndTests(str(root), dev="suite")  # type: ignore[typeddict-item]

@@ -99,7 +99,8 @@ def test_rows_that_are_hardly_comparable_are_named(table: Table) -> None:
         "precision=32-true, quantization=none.",
         "Training: max_length=64, precision=bf16-mixed, quantization=4bit.",
         "Seeds: 1, 2.",
-        "Dev pairs that select the weights, different between rows: dev=stsb (plain), or dev=stsb_clean (a|b_c).",
+        "Dev pairs that select the weights, different between rows: dev=stsb (plain), or dev=stsb_clean "
+        "(a|b_c).",
         "Versions of sts-lightning, different between rows: 1.0 (plain), or 1.1 (a|b_c).",
     ):
         assert f"- {sentence}\n" in text
