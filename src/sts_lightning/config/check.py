@@ -28,6 +28,14 @@ _VALUE = re.compile(r"[+-]?([0-9_.]+(e[+-]?[0-9]+)?|nan|inf)|null|true|false", r
 """Words that Hydra takes for other values than texts, such as the folder 2026_01."""
 
 
+GONE = {
+    "loss=kendall": "loss=spearman and loss=concordance are nearest, and score no worse.",
+    "loss=listmle": "loss=listnet is nearest and scores higher; loss=rankcse has its own ListMLE.",
+    "dev=suite": "dev=stsb_clean has no test pairs either, and chose the better runs.",
+}
+"""What to type in place of a choice or a setting of an earlier version."""
+
+
 def suggest(key: str, known: Iterable[str]) -> str:
     """Return the closest known keys as a question.
 
@@ -272,7 +280,10 @@ def _unknown(schema: type[Settings], path: Sequence[str]) -> ConfigError:
 
 
 def _unfit(key: str, value: Any, words: str) -> ConfigError:
-    return _missing(key) if value is None else ConfigError(f"{key}={format_value(value)}: {words}.", key=key)
+    if value is None:
+        return _missing(key)
+    setting = f"{key}={format_value(value)}"
+    return ConfigError(f"{setting}: {words}.", key=key, hint=GONE.get(setting))
 
 
 def check_target(path: str, node: DictConfig) -> None:

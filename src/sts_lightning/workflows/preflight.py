@@ -6,8 +6,10 @@ combinations that would train something else than they say, or lose hours or res
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,14 +17,16 @@ from typing import Any, get_args
 
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.build import shared_settings
-from sts_lightning.config.check import check_config, data_arguments, reject, unknown_key
+from sts_lightning.config.build import shared_settings, to_container
+from sts_lightning.config.check import check_config, data_arguments, flatten, reject, unknown_key
 from sts_lightning.config.folders import files_of
+from sts_lightning.config.identity import select
 from sts_lightning.core.choices import Role
-from sts_lightning.core.errors import CheckpointError, ConfigError, counted
+from sts_lightning.core.errors import CheckpointError, ConfigError, DataError, counted
 from sts_lightning.core.hardware import Machine, cuda_devices, resolve_machine
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.draws import empty_places
+from sts_lightning.data.files import find_files, weighted
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.table import SCORE_RANGE
 from sts_lightning.losses import all_losses
@@ -358,3 +362,54 @@ def check_machine(machine: Machine) -> None:
         raise ConfigError(
             "precision=16-mixed needs a CUDA device; elsewhere use bf16-mixed or 32-true.", key="precision"
         )
+
+
+def warn_of_seen_dev_pairs(cfg: DictConfig) -> None:
+    """Warn of an earlier run that has trained on the dev pairs of this one."""
+    if cfg.init_from is None or not (start := RunFolder(cfg.init_from)).config_file.is_file():
+        return  # without a run there the weights cannot be loaded either
+    seen = describe_seen("this run", cfg, OmegaConf.create(start.settings()))
+    if seen is not None:
+        log.warning("WARNING: init_from=%s %s An early checkpoint may look too good.", start.name, seen)
+
+
+def describe_seen(name: str, selecting: DictConfig, trained: DictConfig) -> str | None:
+    """Describe why a run has, or may have, trained on the dev pairs by which another one selects.
+
+    Args:
+        name: Name of the other run.
+        selecting: Configuration of the other run.
+        trained: Configuration of the run that trained.
+
+    Returns:
+        What follows the name of the run in a message; None if it has not.
+    """
+    data = selecting.data
+    drawn = bool(data.get("dev_fraction")) and data.get("dev_path") is None and data.get("dev_split") is None
+    ours, theirs = _sources(selecting), _sources(trained)
+    other_split = ours != theirs or _split(selecting) != _split(trained)
+    if drawn and set(ours) & set(theirs) and other_split:
+        return (
+            f"has trained on dev pairs of {name}: both take them from the training pairs, with another "
+            "path, seed, data.dev_fraction, data.limit or source of dev pairs."
+        )
+    path = data.get("dev_path")
+    if path is not None and os.path.realpath(path) in [source for source, *_ in theirs]:
+        return f"has trained on the dev pairs of {name} ({path})."
+    return None
+
+
+def _split(cfg: DictConfig) -> dict[str, object]:
+    """Return the settings of data that decide which of the training pairs become dev pairs."""
+    settings = select(flatten({"data": to_container(cfg.data)}), {"dev"})
+    return {key: value for key, value in settings.items() if value is not None}
+
+
+def _sources(cfg: DictConfig) -> list[tuple[str, object, object]]:
+    """Return the files that a run was trained on, or the set on the hub with its split and configuration."""
+    if cfg.get("path") is None:
+        return []
+    weights = weighted(to_container(cfg.path))
+    with contextlib.suppress(DataError):  # they are gone, or on the hub
+        weights = find_files(weights)
+    return [(os.path.realpath(path), cfg.data.get("split"), cfg.data.get("config")) for path in weights]

@@ -60,9 +60,9 @@ from sts_lightning.workflows.preflight import (
     check_rows,
     has_head,
     losses_by_part,
+    warn_of_seen_dev_pairs,
 )
 from sts_lightning.workflows.report import report
-from sts_lightning.workflows.seen_dev_pairs import describe_seen
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ def prepare(
     check_machine(machine)
     drawn = assemble(cfg, "meta", machine.precision)
     check_components(drawn)
-    _warn_of_seen_pairs(cfg)
+    warn_of_seen_dev_pairs(cfg)
 
     check_rows(drawn)
     data = drawn.data
@@ -209,14 +209,6 @@ def _has_unused_weights(components: Components) -> bool:
     return "part" in components.loss.needs.inputs and (
         has_head(components.loss) or components.auxiliary is not None
     )
-
-
-def _warn_of_seen_pairs(cfg: DictConfig) -> None:
-    if cfg.init_from is None or not (start := RunFolder(cfg.init_from)).config_file.is_file():
-        return  # without a run there the weights cannot be loaded either
-    seen = describe_seen("this run", cfg, OmegaConf.create(start.settings()))
-    if seen is not None:
-        log.warning("WARNING: init_from=%s %s An early checkpoint may look too good.", start.name, seen)
 
 
 def _check_length(folder: RunFolder, steps: int, made: int | None) -> None:
