@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import difflib
-import functools
 import json
 import os
 import re
@@ -252,7 +251,7 @@ def _in_values(schema: type[Settings], values: Mapping[str, Any]) -> Iterator[Co
     try:
         schema.model_validate_json(json.dumps(values, default=str))  # from JSON for tuples, as in `as_type`
     except ValidationError as error:
-        found: dict[tuple[str, ...], list[str]] = {}
+        found: dict[tuple[str, ...], tuple[Any, list[str]]] = {}
         for each in error.errors(include_url=False):
             value: Any = values
             path: tuple[str, ...] = ()
@@ -263,9 +262,8 @@ def _in_values(schema: type[Settings], values: Mapping[str, Any]) -> Iterator[Co
             if each["type"] == "extra_forbidden":
                 yield _unknown(schema, path)
             else:  # of a union, an error for each of its types
-                found.setdefault(path, []).append(each["msg"])
-        for path, words in found.items():
-            value = functools.reduce(lambda group, name: (group or {}).get(name), path, values)
+                found.setdefault(path, (value, []))[1].append(each["msg"])
+        for path, (value, words) in found.items():
             yield _unfit(".".join(path), value, " or ".join(dict.fromkeys(words)))
 
 

@@ -33,7 +33,7 @@ Script = Callable[..., tuple[object, str]]
         ),
         (
             ["dev=suite"],
-            "dev=suite: Input should be 'stsb' or 'stsb_clean'. dev=stsb_clean has no test pairs",
+            "'stsb_clean'. dev=stsb_clean has no test pairs",
         ),
         (["optim.lr=high"], "optim.lr=high"),
         (["prompt.template={sentence}: it"], """the shell: 'prompt.template="{sentence}: it"'."""),
