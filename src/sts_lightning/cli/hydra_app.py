@@ -83,7 +83,7 @@ OmegaConf.register_new_resolver("timed_folder", timed_folder, use_cache=True)
 OmegaConf.register_new_resolver("run_folder", folder_of_command, use_cache=True)
 
 
-GONE = {
+GONE_OPTIONS = {
     "trust": "A run that is resumed may run code that its folder names with trust=true; a model that brings "
     "code along, with model.trust_remote_code=true.",
     "stage": TWO_RUNS,
@@ -109,7 +109,7 @@ def as_settings(entry: Entry, arguments: Sequence[str]) -> list[str]:
     while left:
         argument = left.pop(0)
         name, equals, value = argument.partition("=")
-        if name.startswith("--") and (hints := [hint for word, hint in GONE.items() if word in name]):
+        if name.startswith("--") and (hints := [hint for word, hint in GONE_OPTIONS.items() if word in name]):
             raise ConfigError(f"{name} is no option any more.", key=name, hint=hints[0])
         if argument == "--debug":
             settings.append("traceback=true")

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from sts_lightning.core.errors import ConfigError, UserError
 
-SHARED = {"root": "data_root", "path": "path", "dev": "dev", "senteval_text": "senteval_text"}
+TOP_LEVEL = {"root": "data_root", "path": "path", "dev": "dev", "senteval_text": "senteval_text"}
 """Arguments of data sets that are settings of the top level, and the names of these."""
 
 
@@ -26,9 +26,9 @@ LOADING: dict[str, Any] = {"batch_size": int, "seed": int, "num_workers": int}
 """Settings of the group ``data`` for any data set: arguments of the DataModule, with their types."""
 
 
-def shared_settings(cfg: DictConfig) -> dict[str, Any]:
+def top_level_settings(cfg: DictConfig) -> dict[str, Any]:
     """Return the settings of the top level that a data set may take, by the names of its arguments."""
-    return {argument: to_container(cfg[key]) for argument, key in SHARED.items()}
+    return {argument: to_container(cfg[key]) for argument, key in TOP_LEVEL.items()}
 
 
 def to_container(value: Any) -> Any:
@@ -162,8 +162,8 @@ def name_setting(path: str, settings: Container[str]) -> Iterator[None]:
     except (ValueError, ImportError) as error:
         first = re.match(r"\w+", str(error))
         argument = "" if first is None else first[0]
-        if path.startswith("data") and argument in SHARED and argument not in settings:
-            raise ConfigError(str(error), key=SHARED[argument]) from error
+        if path.startswith("data") and argument in TOP_LEVEL and argument not in settings:
+            raise ConfigError(str(error), key=TOP_LEVEL[argument]) from error
         if argument in settings:
             raise ConfigError(f"{path}.{error}", key=f"{path}.{argument}") from error
         raise ConfigError(f"{path}: {error}", key=path) from error

@@ -17,7 +17,14 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
-from sts_lightning.config.build import LOADING, SHARED, argument_types, contains_target, items, to_container
+from sts_lightning.config.build import (
+    LOADING,
+    TOP_LEVEL,
+    argument_types,
+    contains_target,
+    items,
+    to_container,
+)
 from sts_lightning.config.schema import Settings
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import as_type, check_finite
@@ -160,7 +167,7 @@ def check_config(cfg: DictConfig) -> DictConfig:
     resolved = check_values(cfg)
     mistakes = [each for key, node in items(resolved) for each in _in_target(key, node)]
     if "data" in resolved and not any(str(each.key).endswith("_target_") for each in mistakes):
-        mistakes = [*_in_shared(resolved), *mistakes]
+        mistakes = [*_in_top_level(resolved), *mistakes]
     reject(mistakes)
     return resolved
 
@@ -237,10 +244,10 @@ def _missing(key: str) -> ConfigError:
     return ConfigError(f"{key} is required.", key=key, hint=f"Set it on the command line: {key}=...")
 
 
-def _in_shared(cfg: DictConfig) -> Iterator[ConfigError]:
+def _in_top_level(cfg: DictConfig) -> Iterator[ConfigError]:
     """Yield what is wrong with the settings of the top level that the data set takes."""
     hints = data_arguments(cfg)
-    for argument, key in SHARED.items():
+    for argument, key in TOP_LEVEL.items():
         if argument in hints and argument in cfg.data:
             yield unknown_key(f"data.{argument}", f"It is one key for all data: {key}=...")
         elif argument in hints:

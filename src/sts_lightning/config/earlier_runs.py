@@ -16,7 +16,7 @@ from sts_lightning.core.errors import ConfigError
 EXPERIMENT = "experiment:"
 """Start of a value of ``init_from`` that names the experiment of the first run."""
 
-SHARED = (
+INHERITED = (
     *("model", "recipe", "prompt", "papers", "scale", "debug", "logger", "trainer"),
     *("seed", "data_root", "senteval_text", "dev", "precision", "trust", "traceback"),
     *("model.", "prompt.", "evaluation.", "auxiliary.", "logger."),
@@ -65,7 +65,7 @@ def first_overrides(experiment: str, overrides: Sequence[str]) -> list[str]:
     def is_shared(key: str) -> bool:
         if key.startswith("auxiliary.") and "auxiliary" in chosen:  # settings of this run's own choice
             return False
-        return key in SHARED or key.startswith(tuple(name for name in SHARED if name.endswith(".")))
+        return key in INHERITED or key.startswith(tuple(name for name in INHERITED if name.endswith(".")))
 
     return [f"experiment={experiment}", *(text for text, key in keys.items() if is_shared(key))]
 

@@ -18,7 +18,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from sts_lightning.config.build import shared_settings
+from sts_lightning.config.build import top_level_settings
 from sts_lightning.config.check import check_config
 from sts_lightning.core.console import print_line
 from sts_lightning.core.errors import ConfigError, DataError, UserError, counted
@@ -363,7 +363,7 @@ def _count(
         kept = sum(each.num_tokens for each in seen) / len(seen)
         pairs = sum(map(len, texts_in(data.dev, ()))) // (2 if isinstance(data.dev, Ranking) else 1)
         tables = texts_in(data.dev, data.tests if final else ())
-        sentences = once(known, lambda: len(_sentences(tables)), [cfg.data, shared_settings(cfg), final])
+        sentences = once(known, lambda: len(_sentences(tables)), [cfg.data, top_level_settings(cfg), final])
     steps = count_steps(cfg.trainer, batches)
     validations = steps.total_steps // steps.val_steps + 1  # once before the first step
     reports = 2 if cfg.evaluation.untuned else 1  # which embed each sentence once

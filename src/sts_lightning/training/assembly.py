@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.build import LOADING, build, items, name_setting, shared_settings, to_container
+from sts_lightning.config.build import LOADING, build, items, name_setting, to_container, top_level_settings
 from sts_lightning.config.identity import file_digests
 from sts_lightning.core.errors import at_setting, check_range
 from sts_lightning.core.hardware import Machine, trained_model
@@ -162,7 +162,7 @@ def make_data(cfg: DictConfig) -> DataModule:
         ConfigError: A setting is out of range, or the configuration builds something other than data.
     """
     loading = {key: cfg.data[key] for key in LOADING if key in cfg.data}
-    facts = shared_settings(cfg)
+    facts = top_level_settings(cfg)
     if "seed" in loading:
         facts["seed"] = loading["seed"]
     if "dev_fraction" in cfg.data:

@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.build import shared_settings, to_container
+from sts_lightning.config.build import to_container, top_level_settings
 from sts_lightning.config.check import check_config, data_arguments, flatten, reject, unknown_key
 from sts_lightning.config.folders import files_of
 from sts_lightning.config.identity import select
@@ -107,7 +107,7 @@ def check_rows(components: Components, known: dict[str, Any] | None = None) -> N
     if known is not None:
         settings = [
             {**components.cfg.data, "batch_size": None, "num_workers": None},
-            shared_settings(components.cfg),
+            top_level_settings(components.cfg),
         ]
         read = partial(once, known, components.data.data_set.read, settings)
         components.data.data_set = replace(components.data.data_set, read=read)
