@@ -37,7 +37,6 @@ class EarlierRun:
     """A run that another one starts from.
 
     Attributes:
-        experiment: Name of its experiment.
         overrides: Its command.
         composed: Its composed configuration, including the ``hydra`` node.
         cfg: The same without that node.
@@ -45,7 +44,6 @@ class EarlierRun:
             it: whatever else starts from the same run finds it there.
     """
 
-    experiment: str
     overrides: tuple[str, ...]
     composed: DictConfig
     cfg: DictConfig
@@ -99,7 +97,7 @@ def earlier_runs(
     check_config(first)  # it would train for hours before the mistake is found in a later one
     folder = parent / configuration_hash(first)
     cfg.init_from = str(folder)
-    return [*earlier, EarlierRun(name, tuple(shared), composed, first, folder)]
+    return [*earlier, EarlierRun(tuple(shared), composed, first, folder)]
 
 
 def compose_runs(overrides: Sequence[str]) -> list[DictConfig]:
