@@ -131,7 +131,7 @@ def test_ctrl_c_then_resume(tmp_path: Path, cli: Cli) -> None:
     assert process.returncode == 130, errors
     assert time.monotonic() - started < 30
     assert "stopped by Ctrl-C after step" in errors
-    assert "train.py resume=run" in errors
+    assert "train resume=run" in errors
     assert "Traceback" not in errors
     assert (tmp_path / "run" / "checkpoints" / "last.ckpt").is_file()
     assert not (tmp_path / "run" / "metrics.json").exists()

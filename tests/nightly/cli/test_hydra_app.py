@@ -42,7 +42,7 @@ Script = Callable[..., tuple[object, str]]
         (["data_root=nowhere"], "nowhere: no STS data here"),
         (["data=pairs_file", "path=none.csv"], "none.csv: cannot be read"),
         (["resume=."], ". is not a run folder"),
-        (["resume=''"], "resume is blank. Give a value, or leave it out."),
+        (["resume=''"], "resume=: String should have at least 1 character"),
         (["resume=.", "trust=my.Loss"], "trust=my.Loss: Input should be a valid boolean"),
         (["--plan"], "plan lists the jobs of a sweep: add -m"),
         (["--share-stages", "-m"], "--share-stages is no option any more. Stages are runs of their own"),
