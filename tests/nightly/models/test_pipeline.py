@@ -31,7 +31,7 @@ from sts_lightning.models.loading.run import build_encoder, set_evaluation_text
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.testing.tiny_decoders import tiny_llama
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_DATA, SHORT_RUN
 from tests.support.averaged_runs import dev_of
 from tests.support.families import COMMON, NEEDED, tiny, write

@@ -15,7 +15,7 @@ from sts_lightning.core.errors import InterruptedRunError
 from sts_lightning.core.hardware import resolve_machine, with_machine
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.module import STSModule
-from sts_lightning.workflows import command as workflow
+from sts_lightning.workflows import start as workflow
 from tests.conftest import SHORT_RUN
 from tests.support.run_entries import composed, train_py, write_finished
 from tests.support.two_runs import write_experiments
