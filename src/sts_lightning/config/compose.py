@@ -183,6 +183,7 @@ def _sets(override: Override) -> bool:
 GONE = {
     "loss=kendall": "loss=spearman and loss=concordance are nearest, and score no worse.",
     "loss=listmle": "loss=listnet is nearest and scores higher; loss=rankcse has its own ListMLE.",
+    "loss.official": "What the paper's code does is loss=paper_code_NAME, as in loss=paper_code_pearson.",
 }
 """What to type in place of a choice or a setting of an earlier version."""
 

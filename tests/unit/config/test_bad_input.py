@@ -68,7 +68,6 @@ VALUES: dict[str, dict[str, str]] = {
         "optim.freeze": "encoder",
         "model": "null '' 5 ${nope}",
         "regularizer": "'' x 5",
-        "loss.official": "null yes 7",
         "data.kind": "nonsense 7",
         "data.batch_size": "null fast nan 1.5 0 1 2000000",
         "data.train_size": "1 2000000",
@@ -103,6 +102,7 @@ VALUES: dict[str, dict[str, str]] = {
         "logger.tensorboard.name": "true",
     },
     "triplets": {
+        "loss.positive_negatives": "null yes 7",
         "loss.temperature": "null nan 0",
         "auxiliary.size": "-1 0 100000000",
         "auxiliary.momentum": "-1 1",
