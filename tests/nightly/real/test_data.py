@@ -91,7 +91,7 @@ def test_positives_of_the_filtered_corpus(data_root: str) -> None:
     data = data_module(sts_train, data_root, batch_size=64, seed=1, positives_from=4.0)
     data.setup()
     assert [count.kept for count in data.counts] == [230, 1313]  # 1,543 together, as published
-    assert data.label == "none"
+    assert data.data_set.label == "none"
     assert min(data.train["label"]) == 4.0
 
 
