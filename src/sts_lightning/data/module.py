@@ -84,8 +84,9 @@ class DataModule(pl.LightningDataModule):
     ) -> None:
         super().__init__()
         self.parts = data_set.parts or {"": data_set}
-        one_size = isinstance(batch_size, int)
-        self.batch_sizes = dict.fromkeys(self.parts, batch_size) if one_size else batch_size
+        if isinstance(batch_size, int):
+            batch_size = dict.fromkeys(self.parts, batch_size)
+        self.batch_sizes = batch_size
         for size in self.batch_sizes.values():
             check_range("batch_size", size, 1, 2**20)
         check_range("seed", seed, 0, 2**32 - 1)  # the range of NumPy's
