@@ -68,7 +68,7 @@ def check_folder(run: RunFolder) -> int | None:
     try:
         last = run.read_checkpoint("last")
         states = [state for state in last.get("callbacks", {}).values() if isinstance(state, dict)]
-        if any(state.get("best_model_path") for state in states):  # there has been a dev evaluation
+        if any(state.get("best_model_score") is not None for state in states):  # after a dev evaluation
             run.read_checkpoint("best")
     except CheckpointError as error:
         raise CheckpointError(
@@ -138,7 +138,7 @@ def make_loggers(run: RunFolder, cfg: DictConfig) -> list[Logger]:
         # MLflow keeps nothing in a folder any more. Its default is what MLFLOW_TRACKING_URI says.
         if "tracking_uri" in taken and not (node.get("tracking_uri") or taken["tracking_uri"].default):
             given["tracking_uri"] = f"sqlite:///{run.path.absolute()}/mlflow.db"
-        loggers.append(build(f"logger.{key}", node, Logger, {"run_folder": str(run.path)}, **given))
+        loggers.append(build(f"logger.{key}", node, Logger, **given))
     return loggers
 
 

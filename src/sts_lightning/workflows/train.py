@@ -45,9 +45,8 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import peak_memory
 from sts_lightning.runs.state import begin_again
 from sts_lightning.training.assembly import Experiment, Parts, assemble, make_module
-from sts_lightning.training.callbacks.history import HistoryLogger
+from sts_lightning.training.callbacks.checkpoints import stop_others
 from sts_lightning.training.callbacks.progress import RunClock
-from sts_lightning.training.callbacks.resume_checkpoint import stop_others
 from sts_lightning.training.module import REMEDY
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import count_steps, make_trainer
@@ -362,9 +361,7 @@ def log_settings(loggers: Sequence[Logger], cfg: DictConfig) -> None:
 def _continue_loggers(loggers: Sequence[Logger], run: RunFolder, step: int) -> None:
     """Let the loggers of a resumed run go on after a step."""
     for logger in loggers:
-        if isinstance(logger, HistoryLogger):
-            logger.continue_from(step)
-        elif isinstance(logger, TensorBoardLogger):
+        if isinstance(logger, TensorBoardLogger):
             # For the writer that Lightning makes at the first use: later rows of the first part are hidden.
             logger._kwargs["purge_step"] = step + 1
         elif isinstance(logger, MLFlowLogger) and run.mlflow_run.is_file():
