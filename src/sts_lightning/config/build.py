@@ -78,11 +78,6 @@ def _hints(annotated: Callable[..., Any]) -> dict[str, Any]:
     return hints
 
 
-def accepts(target: object, argument: str) -> bool:
-    """Return whether a data set of this package has an argument; a stranger's code is not imported."""
-    return str(target).startswith("sts_lightning.") and argument in (arguments_of(target) or ())
-
-
 def arguments_of(target: object) -> dict[str, Any] | None:
     """Return the arguments of what a node builds; None if it cannot be imported, or they cannot be told."""
     try:

@@ -30,6 +30,14 @@ _VALUE = re.compile(r"[+-]?([0-9_.]+(e[+-]?[0-9]+)?|nan|inf)|null|true|false", r
 """Words that Hydra takes for other values than texts, such as the folder 2026_01."""
 
 
+GONE = {
+    "loss=kendall": "loss=spearman and loss=concordance are nearest, and score no worse.",
+    "loss=listmle": "loss=listnet is nearest and scores higher; loss=rankcse has its own ListMLE.",
+    "dev=suite": "dev=stsb_clean has no test pairs either, and chose the better runs.",
+}
+"""What to type in place of a choice or a setting of an earlier version."""
+
+
 def suggest(key: str, known: Iterable[str]) -> str:
     """Return the closest known keys as a question.
 
@@ -357,8 +365,9 @@ def _unfit(key: str, value: Any, hint: Any) -> ConfigError:
     known = [format_value(choice) for choice in choices]
     longer = [choice for choice in known if str(value) and choice.startswith(str(value))]
     close = [*longer, *difflib.get_close_matches(str(value), known, n=1)]
+    setting = f"{key}={format_value(value)}"
     return ConfigError(
-        f"{key}={format_value(value)} is not among {', '.join(known)}.",
+        f"{setting} is not among {', '.join(known)}.",
         key=key,
-        hint=f"Did you mean {close[0]}?" if close else None,
+        hint=GONE.get(setting) or (f"Did you mean {close[0]}?" if close else None),
     )

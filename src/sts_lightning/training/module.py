@@ -24,9 +24,9 @@ from sts_lightning.core.processes import Shard
 from sts_lightning.data.collate import Batch
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.table import gold_of, identical_pairs
-from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of, score_dev
+from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of
 from sts_lightning.evaluation.retrieval import mean_scores, score_queries
-from sts_lightning.evaluation.statistics import pair_cosines
+from sts_lightning.evaluation.statistics import correlate, pair_cosines
 from sts_lightning.losses.base import Loss, check_scalar
 from sts_lightning.losses.joint import JointLoss
 from sts_lightning.models.compute.budget import TokenBudget, is_out_of_memory
@@ -436,7 +436,7 @@ class STSModule(pl.LightningModule):
             self.log("loss", on_host(self._last_loss), prog_bar=True, logger=False, batch_size=batch_size)
         self._log_position(self.global_step + 1, batch_size)
 
-    def log(
+    def log(  # type: ignore[override]  # it takes the others by their names alone
         self, name: str, value: Any, prog_bar: bool = False, logger: bool | None = None, **settings: Any
     ) -> None:
         """Log a metric as Lightning does, and keep it for the history."""
@@ -491,9 +491,8 @@ class STSModule(pl.LightningModule):
             # Two vectors of a sentence differ by rounding, in bfloat16 by 0.001; the report encodes it once.
             found[identical_pairs(dev)] = 1.0
             self.dev_found = (found, gold_of([dev]))
-            of_pairs = score_dev(found, dev)
-            parts = {name: subset["spearman"] for name, subset in of_pairs.get("parts", {}).items()}
-            scores = {"spearman": of_pairs["spearman"], "pearson": of_pairs["pearson"], **parts}
+            of_pairs = correlate(*self.dev_found)
+            scores = {"spearman": of_pairs["spearman"], "pearson": of_pairs["pearson"]}
         for name, value in scores.items():
             self.log(f"dev/{name}", value, prog_bar=f"dev/{name}" == monitor_of(dev))
         self.log(DEV_SCORE, scores[monitor_of(dev).removeprefix("dev/")], logger=False)

@@ -19,15 +19,14 @@ from sts_lightning.core.console import print_scores
 from sts_lightning.core.files import write_atomic
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.ranking import Ranking
-from sts_lightning.data.readers.sts_sets import SEVEN_TASKS
-from sts_lightning.data.table import parts_of
+from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask
 from sts_lightning.data.tasks import scored_tasks
-from sts_lightning.evaluation.dev_scores import dev_tasks, monitor_of, title_of
+from sts_lightning.evaluation.dev_scores import monitor_of, title_of
 from sts_lightning.evaluation.disagreements import Disagreement, find_disagreements
 from sts_lightning.evaluation.retrieval import TITLES, print_rankings, ranking_cells
 from sts_lightning.evaluation.score import Scores, how_scored, score_data, title_of_table
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
-from sts_lightning.evaluation.verdict import Verdict, by_part, compare_tasks, in_words, verdict_of
+from sts_lightning.evaluation.verdict import Verdict, compare_tasks, in_words, verdict_of
 from sts_lightning.models.loading.checks import check_weights
 from sts_lightning.models.loading.folder import write_model
 from sts_lightning.runs.folder import RunFolder
@@ -88,8 +87,7 @@ def report(
         save_dev(run, best_step, tuned.dev_found, selected=True)
     watched = [row for row in history if "rank/energy" in row]
     phases = resolve_name("sts_lightning.papers.phases:phases_of")(watched) if watched else None
-    parts_of_dev = {} if isinstance(data.dev, Ranking) else parts_of(data.dev)
-    verdict = verdict_of(run, best_step, parts_of_dev)
+    verdict = verdict_of(run, best_step)
     worse = None if verdict is None else verdict["difference"] < 0
     general = _general(untuned, tuned) if data.keep_general else None
     details = {
@@ -113,7 +111,9 @@ def report(
     title = f"{cfg.name}, seed {cfg.seed}"
     with _optional("plots"):
         plot_curves(history, run.plots / "curves.png", best_step, title, (monitor, title_of(monitor)))
-        _plot_dev(tuned, parts_of_dev, run, title)
+        if not isinstance(tuned.dev_found, dict):
+            spearman = f"{title}: dev Spearman {tuned.dev_score:.2f}"
+            plot_cosines(*tuned.dev_found, run.plots / "dev_cosines.png", spearman)
         if phases is not None:
             resolve_name("sts_lightning.papers.figures:plot_ranks")(watched, phases, run.plots, title)
     with _optional(run.page_file.name):
@@ -186,7 +186,7 @@ def _disagreements(scores: Scores, data: DataModule) -> list[Disagreement]:
         return find_disagreements(tasks, scores.test_found)
     if isinstance(data.dev, Ranking):
         return []
-    return find_disagreements(dev_tasks(data.dev), by_part(scores.dev_found, parts_of(data.dev)))
+    return find_disagreements([STSTask("dev", {"dev": data.dev})], {"dev": scores.dev_found})
 
 
 def _details(experiment: Experiment, scores: Scores, seconds: float) -> dict[str, Any]:
@@ -220,15 +220,6 @@ def sample_texts(data: DataModule) -> dict[str, list[str]]:
     first, second = (list(dict.fromkeys(rows[column])) for column in (columns[0], columns[:2][-1]))
     second = [text for text in second if text not in first[:EACH]]
     return {"first": [text[:CUT] for text in first[:EACH]], "second": [text[:CUT] for text in second[:EACH]]}
-
-
-def _plot_dev(scores: Scores, parts: Mapping[str, slice], run: RunFolder, title: str) -> None:
-    """Plot the dev pairs, of a suite those of the first part, which have graded scores."""
-    name, found = next(iter(by_part(scores.dev_found, parts).items()))
-    if isinstance(found, dict):
-        return
-    spearman = scores.dev.get("parts", {name: scores.dev})[name]["spearman"]
-    plot_cosines(*found, run.plots / "dev_cosines.png", f"{title}: {name} Spearman {spearman:.2f}")
 
 
 def _before(history: Sequence[Mapping[str, float]]) -> Mapping[str, float]:

@@ -7,7 +7,7 @@ import os
 
 from omegaconf import DictConfig
 
-from sts_lightning.config.build import accepts, to_container
+from sts_lightning.config.build import to_container
 from sts_lightning.config.check import flatten
 from sts_lightning.config.identity import select
 from sts_lightning.core.errors import DataError
@@ -37,11 +37,6 @@ def describe_seen(name: str, selecting: DictConfig, trained: DictConfig) -> str 
     path = data.get("dev_path")
     if path is not None and os.path.realpath(path) in [source for source, *_ in theirs]:
         return f"has trained on the dev pairs of {name} ({path})."
-    if selecting.get("dev") == "suite" != trained.dev and accepts(trained.data.get("_target_"), "dev"):
-        return (
-            f"may have trained on dev pairs of {name}, whose dev=suite holds training pairs out; it has "
-            f"dev={trained.dev}."
-        )
     return None
 
 

@@ -31,6 +31,7 @@ Script = Callable[..., tuple[object, str]]
             ["loss=kendall"],
             "there is no loss named 'kendall'. loss=spearman and loss=concordance are nearest",
         ),
+        (["dev=suite"], "dev=suite is not among stsb, stsb_clean. dev=stsb_clean has no test pairs"),
         (["optim.lr=high"], "optim.lr=high"),
         (["prompt.template={sentence}: it"], """the shell: 'prompt.template="{sentence}: it"'."""),
         (["callbacks=emma"], "there is no callback named 'emma'. Did you mean ema?"),

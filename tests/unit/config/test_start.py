@@ -17,7 +17,7 @@ from tests.support.two_runs import write_experiments
 def test_what_both_runs_share() -> None:
     shared = [
         *("model=mistral7b", "+model.revision=x", "~model.adapter", "prompt.pooling=null", "recipe=lora"),
-        *("scale=minilm", "debug=fast", "seed=2", "data_root=a", "dev=suite", "evaluation.final=false"),
+        *("scale=minilm", "debug=fast", "seed=2", "data_root=a", "dev=stsb_clean", "evaluation.final=false"),
         *("trainer=cpu", "trainer.devices=2", "trainer.micro_batch_size=8", "logger=csv"),
         "auxiliary.sources=[runs/a]",
     ]

@@ -193,7 +193,7 @@ CALLBACK = "+callbacks.mine._target_=lightning.pytorch.callbacks."
         ),
         ("model=tiny_mistral trainer.wise_ft=[0.5]", "trainer.wise_ft", "the mean of an adapter"),
         ("path=mine.csv", "path", "path=mine.csv has no effect on this data"),
-        ("dev=suite", "dev", "dev=suite has no effect on this data"),
+        ("dev=stsb_clean", "dev", "dev=stsb_clean has no effect on this data"),
         ("trainer.micro_batch_size=true", "trainer.micro_batch_size", "must be a number of examples"),
         ("+trainer.extra.accumulate_grad_batches=2", "trainer.extra.accumulate_grad_batches", "profiler"),
         (
@@ -218,7 +218,7 @@ def test_what_would_train_something_else(
 
 
 def test_all_that_does_not_fit_is_told_at_once(config: Config) -> None:
-    wrong = ["path=mine.csv", "dev=suite", "auxiliary=momentum_queue", "+trainer.extra.limit=2"]
+    wrong = ["path=mine.csv", "dev=stsb_clean", "auxiliary=momentum_queue", "+trainer.extra.limit=2"]
     with pytest.raises(ConfigError) as caught:
         check_parts(assemble(check_config(config("data=toy", "name=run", *wrong)), "meta"))
     first, *lines = str(caught.value).splitlines()
@@ -226,7 +226,7 @@ def test_all_that_does_not_fit_is_told_at_once(config: Config) -> None:
     for named in (
         "trainer.extra.limit: no such setting",
         "path=mine.csv has",
-        "dev=suite has",
+        "dev=stsb_clean has",
         "auxiliary: ",
     ):
         assert sum(line.startswith(f"  {named}") for line in lines) == 1
