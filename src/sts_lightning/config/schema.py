@@ -216,7 +216,6 @@ class TrainerConfig(Settings):
     """Settings of Lightning's Trainer.
 
     Attributes:
-        official_gather: With W devices, 1/W of the gradient, as in the code of SimCSE and its followers.
         keep_state: Whether a finished run keeps its state, so that it can be trained further.
     """
 
@@ -245,7 +244,6 @@ class TrainerConfig(Settings):
         Annotated[int, Ge(1)] | Literal["auto"] | None, Must("be a number of examples, auto or null"), ORDER
     ] = None
     gradient_checkpointing: Annotated[bool, COST]
-    official_gather: bool = False
     extra: dict[str, Any] = {}
 
 

@@ -67,11 +67,16 @@ def read_settings(path: Path) -> dict[Any, Any]:
     if not isinstance(values, dict) or not values:
         raise CheckpointError(f"{path} is not a configuration: it has no keys.")
     for _, node in nodes(values):
+        if node.get("official_gather") is False:  # true is left out with a warning
+            del node["official_gather"]
         package, _, name = str(node.get("_target_")).partition(".")
         if package == "sts_lightning":
             name = MOVED.get(name, name)
             if node.pop("official", False) is True:
-                name = f"{PAPER_CODE}.PaperCode{name.rpartition('.')[2]}"
+                module, _, kind = name.rpartition(".")
+                name = f"{PAPER_CODE if 'losses' in module else module}.PaperCode{kind}"
+            if "official_repetition" in node:
+                node["paper_code_repetition"] = node.pop("official_repetition")
             node["_target_"] = f"{package}.{name}"
     return values
 

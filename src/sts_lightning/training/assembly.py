@@ -304,7 +304,6 @@ def make_module(parts: Parts, precision: str, steps: StepCount) -> STSModule:
         parts.kept,
         parts.regularizer,
         cfg.trainer.micro_batch_size,
-        cfg.trainer.official_gather,
         parts.auxiliary,
         cfg.seed,
     )
