@@ -79,7 +79,7 @@ SINGLE = sorted(files_of("experiment").keys() - STAGED)
 def overrides(experiment: str, teacher: Path | None = None) -> list[str]:
     """Overrides of a short run; an experiment with a teacher needs the folder of one."""
     extra = {
-        "esimcse": ["~data.official_repetition"],
+        "esimcse": ["~data.paper_code_repetition"],
         "infocse": ["auxiliary.lower_layers=1"],
         "rankcse": [f"auxiliary.sources=[{teacher}]", "auxiliary.weights=null"],
         "minilm_distill_nli": [f"auxiliary.sources=[{teacher}]", "~data.limit"],
