@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -394,15 +393,6 @@ def causal_flags(backbone: PreTrainedModel) -> list[bool]:
         return [False]
     flags = [module.__dict__.get("is_causal") for module in backbone.modules()]
     return [flag for flag in flags if isinstance(flag, bool)]
-
-
-def plain(backbone: nn.Module) -> PreTrainedModel:
-    """Return the backbone inside an adapter; a backbone without an adapter is returned unchanged."""
-    peft = sys.modules.get("peft")  # whoever made an adapter has imported it
-    adapted = peft is not None and isinstance(backbone, peft.PeftModel)
-    model: Any = backbone.get_base_model() if adapted else backbone  # type: ignore[operator]
-    assert isinstance(model, PreTrainedModel)
-    return model
 
 
 SHARED_STATE = (

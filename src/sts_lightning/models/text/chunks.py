@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sts_lightning.models.compute.inference import to_device
-
 CHUNK_COST = 4
 """Each chunk takes further time, about that of a quarter of its tokens: Python, and the start of kernels."""
 
@@ -115,6 +113,13 @@ class TokenizedBatch:
         """Rows and padded length of the chunk with the most padded tokens."""
         rows, width = max((chunk["input_ids"].shape for chunk in self.chunks), key=math.prod)
         return rows, width
+
+
+def to_device(values: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor of the host to a device; the host does not wait for what a GPU is computing."""
+    if device.type != "cuda":
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)
 
 
 def _most(most_rows: int | None, most_tokens: int | None, width: int, rows: int) -> int:
