@@ -176,10 +176,6 @@ class SentenceEncoder(ChunkEncoder):
         settings: Any = {"denoise": self.config.subtracts, "text_edit": self.config.text_edit}
         return partial(tokenizer.evaluation_rows, chunk_tokens=chunk_tokens, **settings)
 
-    def longest_rows(self, count: int) -> dict[str, Tensor]:
-        """Return a chunk of ``count`` rows of the maximum length, on the encoder's device."""
-        return self._to_device(self.tokenizer.longest(count))
-
     @torch.no_grad()
     def _probe(self) -> bool:
         """Test the encoder in evaluation mode.

@@ -217,7 +217,8 @@ def plan(cfg: DictConfig, card: Card | None = None, known: dict[str, Any] | None
     gradients *= 2 if processes > 1 else 1
 
     shape, again = Shape(encoder), trainer.gradient_checkpointing
-    length = encoder.tokenizer.longest(1)["input_ids"].numel()
+    lengths = encoder.tokenizer.lengths
+    length = lengths.train + lengths.added
     token = shape.token_bytes(precision, card.gpu, length, again)
     copies, example = shape.copied_bytes(precision), encoder.tokenizer.rows_of(data.num_views) * length
     batch, micro = math.ceil(data.batch_size / processes), trainer.micro_batch_size

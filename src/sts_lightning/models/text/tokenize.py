@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from sts_lightning.core.choices import Augmentation, Role, TextEdit
@@ -97,8 +96,7 @@ class SentenceTokenizer:
         # Without a template a row holds what the tokenizer adds by itself, and one token of the sentence.
         bare = config.template is None and not self.roles
         smallest = max(3, tokenizer.num_special_tokens_to_add() + 1) if bare else 3
-        self._templates = (self.template, *filled, *self.roles.values())
-        added = max(map(self._added_by, self._templates))
+        added = max(map(self._added_by, (self.template, *filled, *self.roles.values())))
         self.lengths = Lengths.of(config, added, smallest, positions, prefix)
         self.tokens_after_view = self._tokens_after_view() if share_rows and filled else None
 
@@ -157,9 +155,10 @@ class SentenceTokenizer:
         """Return the token ids of each sentence, and the number of sentences that were truncated."""
         texts = list(sentences)
         truncated: set[int] = set()
-        row_length = self._row_length(template, max_length)
+        prefix, suffix = (template or SLOT).split(SLOT)
+        # A row that ends with the sentence is truncated as a whole, as after a prompt elsewhere.
+        row_length = None if suffix else self._row_length(template, max_length)
         if template is not None:
-            prefix, suffix = template.split(SLOT)
             if suffix:
                 whole, texts = texts, truncate_texts(self._encode, texts, max_length)
                 truncated |= {row for row, text in enumerate(texts) if len(text) < len(whole[row])}
@@ -197,21 +196,9 @@ class SentenceTokenizer:
         return encoded
 
     def _row_length(self, template: str | None, max_length: int | None) -> int | None:
-        """Return the number of tokens after which a row is truncated; None if its sentence is, or nothing.
-
-        A row that ends with the sentence is truncated as a whole, as after a prompt elsewhere.
-
-        Args:
-            template: Template of the row.
-            max_length: Maximum number of tokens of a sentence; None for no limit.
-        """
-        if max_length is not None and self.roles:
-            return max_length + self.lengths.added
-        if template is None or max_length is None:
-            return max_length
-        if template.partition(SLOT)[2]:
-            return None
-        return max_length + self._added_by(template)
+        """Return the number of tokens of a row with a sentence of the maximum length; None for any number."""
+        added = self.lengths.added if self.roles else self._added_by(template)
+        return None if max_length is None else max_length + added
 
     def cut(self, texts: Sequence[str]) -> list[str]:
         """Return texts as far as evaluation reads them, cut after whole characters."""
@@ -221,8 +208,7 @@ class SentenceTokenizer:
     @property
     def row_tokens(self) -> int | None:
         """Number of tokens to which evaluation truncates a row, template included; None for any number."""
-        added = self.lengths.added if self.roles else self._added_by(self.template)
-        return None if self.lengths.eval is None else self.lengths.eval + added
+        return self._row_length(self.template, self.lengths.eval)
 
     @property
     def _empty_id(self) -> int:
@@ -389,15 +375,6 @@ class SentenceTokenizer:
         num_tokens = batch.num_tokens + sum(map(len, texts))
         chunks = [*batch.chunks, extra]
         return TokenizedBatch(chunks, inverse_order, order, num_tokens, torch.tensor(baseline))
-
-    def longest(self, count: int) -> dict[str, Tensor]:
-        """Return a chunk of ``count`` rows of the maximum length."""
-        template = max(self._templates, key=self._added_by)
-        prefix, suffix = self.split(template or SLOT)
-        length = self.lengths.train + self._added_by(template)
-        filler = self._encode("a", add_special_tokens=False)["input_ids"][:1] or [self._empty_id]
-        row = [*prefix, *filler * (length - len(prefix) - len(suffix)), *suffix]
-        return pad([row] * count, length, 0, mask_at=self._mask_at(template, [row] * count) or None)
 
     def _added_by(self, template: str | None) -> int:
         return 0 if template is None else sum(map(len, self.split(template)))
