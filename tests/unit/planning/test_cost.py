@@ -16,9 +16,19 @@ from torch import nn
 from sts_lightning.cli.main import main
 from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.models.loading.meta import load_meta, stored_bytes
+from sts_lightning.models.loading.meta import load_meta
 from sts_lightning.models.loading.run import build_encoder
-from sts_lightning.planning.cost import CARDS, GIB, Shape, cost_of, duration, find_card, size, this_card
+from sts_lightning.planning.cost import (
+    CARDS,
+    GIB,
+    Shape,
+    cost_of,
+    duration,
+    find_card,
+    size,
+    stored_bytes,
+    this_card,
+)
 from sts_lightning.reproduce.run import print_plan as print_table
 from sts_lightning.reproduce.table import Row, Table, TableSpec
 from sts_lightning.sweep.grid import Grid

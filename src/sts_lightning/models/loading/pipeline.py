@@ -362,7 +362,7 @@ def _read(files: ModelFiles) -> Pipeline:
         ]
         static = _static(files, "") if held == ["model.safetensors"] else None
         settings = {field.name: getattr(own.encoding, field.name) for field in fields(own.encoding)}
-        projector = _projector(files, modules)
+        projector = read_projector(files)
         if projector is None and own.encoding.projection == "always":  # a new one would be random
             raise CheckpointError(f"{files.name}: modules.json has no dense layer.", key="model.name")
         return Pipeline(f"{files.name}: {OWN_FILE}", settings, projector, static=static)
@@ -373,11 +373,6 @@ def _read(files: ModelFiles) -> Pipeline:
         return Pipeline(files.name)
     normalize = bool(settings.get("normalize"))
     return Pipeline(f"{files.name}: model2vec", {"normalize": normalize}, static=_static(files, ""))
-
-
-def read_projector(files: ModelFiles) -> nn.Sequential | None:
-    """Return the dense layers of a model folder; None if it has none."""
-    return _projector(files, files.json("modules.json", list[Module]))
 
 
 def _at(folder: str, file: str) -> str:
@@ -411,7 +406,7 @@ def _of_sentence_transformers(files: ModelFiles, modules: Sequence[Module]) -> P
     if similarity != "cosine" and not (similarity == "dot" and normalize):  # at length 1 the same
         log.warning("%s: trained for similarity %r; scores here are cosines.", files.name, similarity)
     settings = {"normalize": normalize, "truncate_dim": model.get("truncate_dim")}
-    projector = _projector(files, modules)
+    projector = read_projector(files)
     if projector is not None:
         settings["projection"] = "always"
     read = Pipeline(
@@ -449,8 +444,9 @@ def _of_sentence_transformers(files: ModelFiles, modules: Sequence[Module]) -> P
     )
 
 
-def _projector(files: ModelFiles, modules: Sequence[Module]) -> nn.Sequential | None:
-    """Return the dense layers among modules with their activations; None if there are none."""
+def read_projector(files: ModelFiles) -> nn.Sequential | None:
+    """Return the dense layers of a model folder with their activations; None if it has none."""
+    modules = files.json("modules.json", list[Module])
     layers: list[nn.Module] = []
     for folder in [module["path"] for module in modules if module["type"].endswith(".Dense")]:
         settings = _settings(files, _at(folder, "config.json"), "Dense")
