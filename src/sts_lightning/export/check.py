@@ -104,12 +104,13 @@ def expect(
     texts: dict[Role | None, list[str]] = {None: [*queries, *documents, *long]}
     if rows.roles:
         texts |= {"query": [*queries, *long], "document": [*documents, *long]}
-    kept = encoder.config, encoder.tells_truncation
+    config, told = encoder.config, encoder.tells_truncation
     encoder.tells_truncation = False
     if bare:
-        encoder.config = replace(encoder.config, projection="none", denoise_evaluation=False)
+        encoder.config = rows.config = replace(encoder.config, projection="none", denoise_evaluation=False)
     vectors = {role: encoder.encode(some, prompt=role) for role, some in texts.items()}
-    encoder.config, encoder.tells_truncation = kept
+    encoder.tells_truncation = told
+    encoder.config = rows.config = config
     return Expected(texts, vectors, tolerance_of(encoder.plain_backbone).value, encoder.backbone.dtype)
 
 

@@ -171,10 +171,8 @@ class SentenceEncoder(ChunkEncoder):
             unless it gets ``by_role=False``; otherwise its keyword ``role`` is that of all texts.
         """
         tokenizer = self.tokenizer  # not the encoder: worker processes would receive all weights
-        if training:
-            return partial(tokenizer.training_rows, chunk_tokens=chunk_tokens)
-        settings: Any = {"denoise": self.config.subtracts, "text_edit": self.config.text_edit}
-        return partial(tokenizer.evaluation_rows, chunk_tokens=chunk_tokens, **settings)
+        rows = tokenizer.training_rows if training else tokenizer.evaluation_rows
+        return partial(rows, chunk_tokens=chunk_tokens)
 
     @torch.no_grad()
     def _probe(self) -> bool:
@@ -193,7 +191,7 @@ class SentenceEncoder(ChunkEncoder):
         """
         backbone = self.plain_backbone
         name = type(backbone).__name__
-        (short,), (chunk,) = (self.tokenizer.rows(texts, 10**9).chunks for texts in (PROBES[:1], PROBES))
+        short, chunk = (self.tokenizer.rows(texts, 10**9).chunks[0] for texts in (PROBES[:1], PROBES))
         short, chunk = (
             {key: ids.to(backbone.device) for key, ids in rows.items()} for rows in (short, chunk)
         )
@@ -292,9 +290,7 @@ class SentenceEncoder(ChunkEncoder):
         for start in range(0, len(order), SLICE):
             rows = np.sort(order[start : start + SLICE])
             texts = [sentences[row] for row in rows]
-            batch = self.tokenizer.rows(
-                texts, chunk_tokens, self.config.subtracts, self.config.text_edit, role
-            )
+            batch = self.tokenizer.rows(texts, chunk_tokens, role)
             truncated += batch.truncated
             if share_prefix:
                 from sts_lightning.models.compute.shared_prefix import split_prefix  # of decoders

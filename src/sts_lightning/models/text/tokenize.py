@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from sts_lightning.core.choices import Augmentation, Role, TextEdit
+from sts_lightning.core.choices import Augmentation, Role
 from sts_lightning.core.errors import ConfigError, check_choice
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.text.chunks import TokenizedBatch, chunk, pad
@@ -240,35 +240,25 @@ class SentenceTokenizer:
         truncated = 0 if max_length is None else sum(len(row) > max_length for row in rows)
         return Unseen(truncated, content.count(self.tokenizer.unk_token_id), len(content))
 
-    def rows(
-        self,
-        sentences: Sequence[str],
-        chunk_tokens: int,
-        denoise: bool = False,
-        text_edit: TextEdit = "none",
-        role: Role | None = None,
-    ) -> TokenizedBatch:
-        """Edit and tokenise as in evaluation, in chunks of at most ``chunk_tokens`` padded tokens.
+    def rows(self, sentences: Sequence[str], chunk_tokens: int, role: Role | None = None) -> TokenizedBatch:
+        """Edit and tokenise as in evaluation, with the bare templates to subtract, if any, in the last chunk.
 
         Args:
             sentences: Texts, N of them.
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
-            denoise: Whether to append the bare templates to subtract.
-            text_edit: Edit of each sentence.
             role: Role of all sentences; None for ``template``.
         """
-        if text_edit != "none":
-            sentences = [edit(text, text_edit) for text in sentences]
-        template = self.template_of(role)
-        ids, truncated = self._ids(sentences, template, self.lengths.eval)
-        batch = self._chunk([ids], [template], chunk_tokens, denoise)
+        template, how = self.template_of(role), self.config.text_edit
+        edited = [edit(text, how) for text in sentences]
+        ids, truncated = self._ids(edited, template, self.lengths.eval)
+        batch = self._chunk([ids], [template], chunk_tokens, self.config.subtracts)
         return replace(batch, truncated=truncated)
 
     def evaluation_rows(
-        self, views: Sequence[Sequence[str]], augmentations: Sequence[Augmentation | None], **settings: Any
+        self, views: Sequence[Sequence[str]], augmentations: Sequence[Augmentation | None], **options: Any
     ) -> TokenizedBatch:
         """Tokenise the views of a batch by `rows`, one after the other; nothing is augmented."""
-        return self.rows([text for view in views for text in view], **settings)
+        return self.rows([text for view in views for text in view], **options)
 
     def training_rows(
         self,
