@@ -26,7 +26,7 @@ Config = Callable[..., DictConfig]
         (["optim.lr=nan"], "optim.lr", ["nan"]),
         (["seed=-1"], "seed", ["-1"]),
         (["optim.betas=[0.9]"], "optim.betas", ["at least 2 items"]),
-        (["+loss.temprature=1"], "loss.temprature", ["official"]),
+        (["loss=cosent", "+loss.temprature=1"], "loss.temprature", ["scale"]),
         (["loss=infonce", "+loss.temprature=1"], "loss.temprature", ["temperature?"]),
         (["loss._target_=sts_lightning.losses.none.None"], "loss._target_", ["losses.none.None"]),
         (["data.batch_size=many"], "data.batch_size", ["many", "valid integer"]),
@@ -119,7 +119,7 @@ def test_a_setting_that_others_refer_to(config: Callable[..., DictConfig]) -> No
     ("overrides", "lines"),
     [
         (
-            ["+optim.lrr=1", "optim.lr=-1", "seed=-1", "evaluation.final=7", "loss.official=7"],
+            ["+optim.lrr=1", "optim.lr=-1", "seed=-1", "evaluation.final=7", "loss=l1", "loss.spacing=x"],
             [
                 "4 mistakes:",
                 "optim.lrr: no such setting. Did you mean optim.lr?",
@@ -139,11 +139,11 @@ def test_a_setting_that_others_refer_to(config: Callable[..., DictConfig]) -> No
             ],
         ),
         (
-            ["data=pairs_file", "+loss.x=1", "data.batch_size=many"],
+            ["data=pairs_file", "loss=cosent", "+loss.x=1", "data.batch_size=many"],
             [
                 "3 mistakes:",
                 "path is required. Set it on the command line: path=...",
-                "loss.x: no such setting. There are: official. '~loss.x' leaves out what an experiment sets.",
+                "loss.x: no such setting. There are: scale. '~loss.x' leaves out what an experiment sets.",
                 "data.batch_size=many: Input should be a valid integer.",
             ],
         ),
