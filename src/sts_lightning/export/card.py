@@ -116,7 +116,8 @@ def card_facts(folder: Path) -> dict[str, Any]:
     predicted = metrics.test is not None and run.predictions_file.exists()
     intervals = score_intervals([load_predictions(run)]) if predicted else {}
     path = settings.get("path")
-    hub = _class(settings.get("data")) in ("pairs_hub", "triplets_hub") and isinstance(path, str)
+    read_there = _class(settings.get("data")) in ("pairs_hub", "triplets_hub")
+    on_hub = read_there and isinstance(path, str) and not Path(path).exists()
     return {
         "run": str(settings.get("name") or folder.resolve().name),
         "base": _base(settings.get("model") or {}),
@@ -130,7 +131,7 @@ def card_facts(folder: Path) -> dict[str, Any]:
         },
         "mixed": "averaged" in metrics.details
         or flatten(metrics.details).get("wise_ft.share") not in (None, 1),
-        "datasets": [path] if hub and not Path(path).exists() else None,
+        "datasets": [path] if on_hub else None,
     }
 
 
