@@ -180,11 +180,11 @@ class SentenceTokenizer:
             masks = encoded["special_tokens_mask"]
             ids = [augment(row, mask) for row, mask in zip(ids, masks, strict=True)]
         lengthened = augment is not None or (template is not None and row_length is None)
-        fits = self.lengths.positions if lengthened else None
-        if fits is not None and any(len(row) > fits for row in ids):
+        most = self.lengths.positions if lengthened else None
+        if most is not None and any(len(row) > most for row in ids):
             start, end = map(len, self.split(template or SLOT))
-            # Without a template special tokens count among those that fit.
-            longest = fits if template is None and not self.roles else start + fits + end
+            # Without a template special tokens count among those that have positions.
+            longest = most if template is None and not self.roles else start + most + end
             truncated |= {row for row, tokens in enumerate(ids) if len(tokens) > longest}
             ids = truncate_rows(ids, longest, end)
         return [row or [self._empty_id] for row in ids], len(truncated)
@@ -288,16 +288,17 @@ class SentenceTokenizer:
             raise ConfigError(
                 f"prompt.view_templates has {len(templates)} templates for {len(views)} views of the data."
             )
-        later = self.tokens_after_view if all(view == views[0] for view in views) else None
-        if later is not None:
+        after_view = self.tokens_after_view if all(view == views[0] for view in views) else None
+        if after_view is not None:
             views, templates, augmentations = views[:1], templates[:1], augmentations[:1]
         ids = [
             self._ids(sentences, template, self.lengths.train, augment)[0]
             for sentences, template, augment in zip(views, templates, augmentations, strict=True)
         ]
         batch = self._chunk(ids, templates, chunk_tokens, self.config.denoise != "none")
-        for rows in batch.chunks if later is not None else ():
-            rows["view_positions"] = rows["attention_mask"].sum(dim=1, keepdim=True) - 1 - torch.tensor(later)
+        for rows in batch.chunks if after_view is not None else ():
+            last = rows["attention_mask"].sum(dim=1, keepdim=True) - 1
+            rows["view_positions"] = last - torch.tensor(after_view)
         return batch
 
     def _chunk(
