@@ -58,15 +58,14 @@ class Lengths:
         train = config.max_length
         if train is None:
             train = TRAINING_TOKENS if model is None else min(TRAINING_TOKENS, model)
-        lengths = cls(
-            of_positions, model, train, train if config.max_length is not None else model, added, smallest
-        )
+        evaluation = model if config.max_length is None else train
+        lengths = cls(of_positions, model, train, evaluation, added, smallest)
         if train < smallest:
             raise ValueError(lengths._out_of_range(train))
         if of_positions is not None and train > of_positions:
             raise ValueError(
-                f"max_length must be at most {of_positions}, got {train}: the model reads {positions} tokens, up to "
-                f"{added + prefix} of them template, special tokens and trained prefix."
+                f"max_length must be at most {of_positions}, got {train}: the model reads {positions} tokens, "
+                f"up to {added + prefix} of them template, special tokens and trained prefix."
             )
         given = config.evaluation_length
         return lengths if given == "training" else lengths.with_evaluation(given)
