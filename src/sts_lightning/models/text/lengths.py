@@ -64,8 +64,8 @@ class Lengths:
             raise ValueError(lengths._out_of_range(train))
         if of_positions is not None and train > of_positions:
             raise ValueError(
-                f"max_length must be at most {of_positions}, got {train}: the model reads {positions} tokens, "
-                f"up to {added + prefix} of them template, special tokens and trained prefix."
+                f"max_length must be at most {of_positions}, got {train}: the model reads {positions} "
+                f"tokens, up to {added + prefix} of them template, special tokens and trained prefix."
             )
         given = config.evaluation_length
         return lengths if given == "training" else lengths.with_evaluation(given)
