@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-UNLIMITED = 10**6
+NO_LENGTH_LIMIT = 10**6
 """Length that a tokenizer or a pipeline states, from which it means none."""
 
 ORDER = r"(Transformer,Pooling,|StaticEmbedding,)(Dense,)*(Normalize,)?"
@@ -189,8 +189,8 @@ def from_pipeline(
         device: Device that quantised weights are loaded to.
         adapter: Settings of a new peft adapter.
         loader: Function that returns backbone and tokenizer.
-        **settings: Fields of `EncodingConfig`; None for those of the pipeline. ``projection=none`` drops its
-            dense layers, ``query=""`` a prompt.
+        **settings: Fields of `EncodingConfig`; None for those of the pipeline. A
+            ``projection`` other than ``always`` drops its dense layers, ``query=""`` a prompt.
 
     Raises:
         ConfigError: The pipeline has a part without an equivalent here, a setting contradicts it, or the
@@ -206,14 +206,7 @@ def from_pipeline(
         if value is not None and not (key in UNSAID and UNSAID[key] == value)
     }
     stated = _stated(pipeline, backbone, tokenizer, name, prompt_name, given)
-    projector = pipeline.projector
-    if projector is not None and given.get("projection", "none") != "none":
-        raise ConfigError(
-            f"model.projection={given['projection']} would put new layers in place of those of "
-            f"{pipeline.source}.",
-            key="model.projection",
-            hint="Leave it null to keep them, or set it to none to drop them.",
-        )
+    projector = pipeline.projector if given.get("projection", "always") == "always" else None
     encoder = SentenceEncoder(
         backbone,
         tokenizer,
@@ -332,7 +325,7 @@ def _stated(
         stated["row_limit"] = None
     elif stated.get("row_limit") is None and stated.get("limit") is None:
         rows = tokenizer.model_max_length
-        stated["row_limit"] = rows if rows < UNLIMITED else None
+        stated["row_limit"] = rows if rows < NO_LENGTH_LIMIT else None
     return stated
 
 
