@@ -255,8 +255,8 @@ class ChunkEncoder(nn.Module):
             inputs["position_ids"] = chunk["position_ids"]
         if prefix is not None:
             inputs["past_key_values"] = prefix.cache(len(chunk["input_ids"]))
-        # Only the backward pass gains.
-        attention = half_attention(self.backbone) if torch.is_grad_enabled() else nullcontext()
+        half = self.backbone.dtype != torch.float32 or torch.is_autocast_enabled("cpu")
+        attention = half_attention(self.backbone) if half else nullcontext()
         with skip_mask_inspection(), attention:
             output = self.backbone(**inputs, output_hidden_states=self._reads_inner_layers)
         if self.config.layer != -1:

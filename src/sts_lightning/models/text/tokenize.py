@@ -248,9 +248,10 @@ class SentenceTokenizer:
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
             role: Role of all sentences; None for ``template``.
         """
-        template, how = self.template_of(role), self.config.text_edit
-        edited = [edit(text, how) for text in sentences]
-        ids, truncated = self._ids(edited, template, self.lengths.eval)
+        template = self.template_of(role)
+        if (how := self.config.text_edit) != "none":
+            sentences = [edit(text, how) for text in sentences]
+        ids, truncated = self._ids(sentences, template, self.lengths.eval)
         batch = self._chunk([ids], [template], chunk_tokens, self.config.subtracts)
         return replace(batch, truncated=truncated)
 
