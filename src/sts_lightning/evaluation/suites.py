@@ -84,7 +84,7 @@ SUITES = {
 OF_STS = ("test", "dims", "vectors", "rank")
 """Settings that ``suite=sts`` alone reads."""
 
-WITHOUT_EFFECT = (None, False, [], ["float32"])
+WITHOUT_EFFECT: tuple[Any, ...] = (None, False, [], ["float32"])
 
 
 def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
