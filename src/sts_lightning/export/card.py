@@ -190,7 +190,6 @@ def _class(part: Any) -> str:
 
 
 def _described(part: Any) -> str:
-    """Return the class of a part of the configuration and its arguments."""
     arguments = {key: value for key, value in (part or {}).items() if key != "_target_" and value is not None}
     text = ", ".join(f"{key}={json.dumps(value, default=str)}" for key, value in arguments.items())
     return f"{_class(part)}({text})" if _class(part) else ""

@@ -384,7 +384,6 @@ def _settings(files: ModelFiles, file: str, kind: str) -> dict[str, Any]:
 
 
 def _of_sentence_transformers(files: ModelFiles, modules: Sequence[Module]) -> Pipeline:
-    """Read a folder of sentence-transformers."""
     names = "".join(f"{module['type'].rpartition('.')[2]}," for module in modules)
     library = all(module["type"].startswith("sentence_transformers.") for module in modules)
     if not library or not re.fullmatch(ORDER, names):

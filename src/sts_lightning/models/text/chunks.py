@@ -103,7 +103,6 @@ def to_device(values: Tensor, device: torch.device) -> Tensor:
 
 
 def _most(most_rows: int | None, most_tokens: int | None, width: int, rows: int) -> int:
-    """Return how many of some rows of a width may be in a chunk."""
     fitting = rows if most_tokens is None else max(1, most_tokens // width)
     return min(rows, fitting, most_rows or rows)
 

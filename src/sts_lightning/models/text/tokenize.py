@@ -309,7 +309,6 @@ class SentenceTokenizer:
         chunk_tokens: int,
         denoise: bool,
     ) -> TokenizedBatch:
-        """Divide the rows of views, each with its template, among chunks."""
         rows = [row for view in ids for row in view]
         pairs = zip(templates, ids, strict=True)
         at = [position for template, view in pairs for position in self._mask_at(template, view)]

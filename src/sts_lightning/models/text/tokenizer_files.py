@@ -97,7 +97,6 @@ def _around(rows: SentenceTokenizer, template: str) -> dict[str, Any]:
 
 
 def _compare(rows: SentenceTokenizer, folder: Path) -> None:
-    """Compare the token ids of the written tokenizer with those of the run."""
     words = " ".join(middle for middle in MIDDLES if middle.isascii())
     long = [f"{words} " * (2 + (rows.row_tokens or 0) // len(words.split())) + end for end in ENDS]
     pairs = *product(STARTS, MIDDLES), *product(MIDDLES, ENDS), *product(STARTS, ENDS)
