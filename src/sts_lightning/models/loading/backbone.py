@@ -57,7 +57,7 @@ def dtype_of(name: DtypeName) -> torch.dtype:
     return dtype
 
 
-NOT_REPEATABLE = frozenset(("gpt_oss", "mixtral", "qwen3_moe"))
+NONDETERMINISTIC_ON_CUDA = frozenset(("gpt_oss", "mixtral", "qwen3_moe"))
 """Model types that PyTorch rejects on CUDA under ``deterministic=true``: their experts count by histc."""
 
 Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
