@@ -28,6 +28,7 @@ from pydantic import ValidationError
 from yaml import YAMLError
 
 from sts_lightning.config.check import (
+    GONE,
     TWO_RUNS,
     format_value,
     nodes,
@@ -180,16 +181,7 @@ def _sets(override: Override) -> bool:
     return override.type is OverrideType.CHANGE and "/" not in key and not (is_choice and files_of(key))
 
 
-GONE = {
-    "loss=kendall": "loss=spearman and loss=concordance are nearest, and score no worse.",
-    "loss=listmle": "loss=listnet is nearest and scores higher; loss=rankcse has its own ListMLE.",
-}
-"""What to type in place of a choice or a setting of an earlier version."""
-
-
 def _unknown_setting(key: str, known: Sequence[str], entry: Entry) -> ConfigError:
-    if key in GONE:
-        return unknown_key(key, GONE[key])
     group, _, name = key.partition(".")
     place, _, last = key.rpartition(".")
     if place and last == group:

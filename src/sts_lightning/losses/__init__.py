@@ -13,7 +13,11 @@ PACKAGES = (__name__, "sts_lightning.papers.losses")
 """Where losses are found by name; those of single papers are imported on first use alone."""
 
 
-FAMILIES = {"regression": ("l1", "mse", "smooth_k2", "translated_relu")}
+FAMILIES = {
+    "contrastive": ("infonce", "decoupled", "hardness", "energy", "gist", "sigmoid", "bixse"),
+    "cosine_mse": ("cosine_mse", "score_distillation"),
+    "regression": ("l1", "mse", "smooth_k2", "translated_relu"),
+}
 """Losses that share a file, by its name."""
 
 

@@ -17,7 +17,7 @@ from sts_lightning.data.loader import EpochBatches, PartRows
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.positives import TokenIds, known_positives
 from sts_lightning.data.table import Table
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.testing.toy import toy
 
 NAMES = ("sentence1", "sentence2", "sentence3")

@@ -24,7 +24,7 @@ from sts_lightning.data.module import DataModule
 from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.rows import labels_file, triplets_file
 from sts_lightning.evaluation.unseen_text import columns_of
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.vector_distillation import VectorDistillationLoss
 from sts_lightning.papers.losses.infocse import InfoCSELoss

@@ -13,9 +13,8 @@ import torch
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
+from sts_lightning.losses.contrastive import EnergyLoss, InfoNCELoss
 from sts_lightning.losses.cosent import CoSENTLoss
-from sts_lightning.losses.energy import EnergyLoss
-from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.regression import SiameseRegressionLoss
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from tests.support.loss_cases import DIMENSION, batch, further, make

@@ -7,8 +7,7 @@ import pytest
 import torch
 from scipy.special import expit
 
-from sts_lightning.losses.bixse import BiXSELoss
-from sts_lightning.losses.sigmoid import SigmoidLoss
+from sts_lightning.losses.contrastive import BiXSELoss, SigmoidLoss
 from tests.support.loss_cases import batch
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.losses.decoupled import DecoupledLoss
+from sts_lightning.losses.contrastive import DecoupledLoss
 
 
 @pytest.mark.parametrize("num_views", [2, 3])
@@ -29,7 +29,7 @@ def test_the_two_parts_add_up() -> None:
 
 
 def test_lies_below_infonce_by_what_the_positive_adds() -> None:
-    from sts_lightning.losses.infonce import InfoNCELoss
+    from sts_lightning.losses.contrastive import InfoNCELoss
 
     views = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(0))
     assert DecoupledLoss()(views) < InfoNCELoss()(views)

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from sts_lightning.losses import all_losses
-from sts_lightning.losses.decoupled import DecoupledLoss
+from sts_lightning.losses.contrastive import DecoupledLoss, InfoNCELoss
 from sts_lightning.losses.divided import DividedLoss
 from sts_lightning.losses.ibn import IBNLoss
-from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.pearson import PearsonLoss
 from tests.support.loss_cases import batch, make

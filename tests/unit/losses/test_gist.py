@@ -7,8 +7,7 @@ import pytest
 import torch
 from scipy.special import logsumexp
 
-from sts_lightning.losses.gist import GISTLoss
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import GISTLoss, InfoNCELoss
 from tests.support.loss_cases import batch
 
 

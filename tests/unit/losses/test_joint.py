@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.losses.joint import JointLoss
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.losses.regression import SmoothK2Loss

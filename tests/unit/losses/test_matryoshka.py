@@ -8,9 +8,8 @@ from torch import Tensor
 
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.angle import AnglELoss
+from sts_lightning.losses.contrastive import GISTLoss, InfoNCELoss
 from sts_lightning.losses.cosent import CoSENTLoss
-from sts_lightning.losses.gist import GISTLoss
-from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.pearson import PearsonLoss

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.losses.cosent import CoSENTLoss
 from sts_lightning.losses.cosine_mse import CosineMSELoss
-from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.losses.regression import SmoothK2Loss, TranslatedReLULoss

@@ -14,15 +14,17 @@ from torch import Tensor
 from sts_lightning.core.choices import EMPTY
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
-from sts_lightning.losses.decoupled import DecoupledLoss
+from sts_lightning.losses.contrastive import (
+    DecoupledLoss,
+    EnergyLoss,
+    GISTLoss,
+    HardnessLoss,
+    InfoNCELoss,
+    SigmoidLoss,
+)
 from sts_lightning.losses.divided import DividedLoss
-from sts_lightning.losses.energy import EnergyLoss
-from sts_lightning.losses.gist import GISTLoss
-from sts_lightning.losses.hardness import HardnessLoss
-from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.mix import MixLoss
-from sts_lightning.losses.sigmoid import SigmoidLoss
 from sts_lightning.papers.losses.contrastive_tension import ContrastiveTensionLoss
 from sts_lightning.papers.losses.infocse import InfoCSELoss
 from sts_lightning.papers.losses.mixcse import MixCSELoss

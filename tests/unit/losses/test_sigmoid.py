@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.special import expit
 
-from sts_lightning.losses.sigmoid import SigmoidLoss
+from sts_lightning.losses.contrastive import SigmoidLoss
 from sts_lightning.training.optim import NO_DECAY
 from tests.support.loss_cases import batch, make
 

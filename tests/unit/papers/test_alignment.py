@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.losses.decoupled import DecoupledLoss
+from sts_lightning.losses.contrastive import DecoupledLoss
 from sts_lightning.papers.alignment import (
     alignment,
     contrastive_alignment,

@@ -12,9 +12,9 @@ from sts_lightning.losses.base import (
     check,
     check_positive,
     cosine_matrix,
-    false_negatives,
     upcast,
 )
+from sts_lightning.losses.contrastive import false_negatives
 
 
 class MixCSELoss(Loss):
@@ -25,7 +25,7 @@ class MixCSELoss(Loss):
         {\sum_j e^{\cos(z_i, z_j^+) / \tau} + \sum_{j \neq i-1} e^{\cos(z_i, m_j) / \tau}}
 
     with unit vectors z, j + 1 modulo B, and no gradient through m. The mixture j = i - 1 is left out, since
-    it is mostly the positive of i. With ``mask_repeats`` every j is left out where z_{j+1}^+ has the text of
+    it is mostly the positive of i. Every j is left out where z_{j+1}^+ has the text of
     the positive or the anchor of i.
 
     Use it when training without labels or hard negatives. It is `InfoNCELoss` on two views with B - 1 more
@@ -45,7 +45,6 @@ class MixCSELoss(Loss):
         temperature: tau, positive.
         mix: lambda in [0, 1], the weight of the positive in a mixture; 0.2 in the paper's script.
         official: Whether to reproduce the paper's code, which masks no copies.
-        mask_repeats: Whether to leave out candidates with the text of the anchor or of a positive of it.
 
     Example:
         >>> loss = MixCSELoss()
@@ -54,16 +53,13 @@ class MixCSELoss(Loss):
 
     needs = Needs(views=(2,), labels=("none",), optional_inputs=("sentence_ids",))
 
-    def __init__(
-        self, temperature: float = 0.05, mix: float = 0.2, official: bool = False, mask_repeats: bool = True
-    ) -> None:
+    def __init__(self, temperature: float = 0.05, mix: float = 0.2, official: bool = False) -> None:
         super().__init__()
         check_positive(temperature=temperature)
         check(0 <= mix <= 1, "lie in [0, 1]", mix=mix)
         self.temperature = temperature
         self.mix = mix
         self.official = official
-        self.mask_repeats = mask_repeats and not official
 
     def forward(
         self, views: Tensor, labels: Tensor | None = None, sentence_ids: Tensor | None = None
@@ -81,7 +77,7 @@ class MixCSELoss(Loss):
         size = len(first)
         next_row = torch.eye(size, dtype=torch.bool, device=views.device).roll(1, dims=1)  # (i, i + 1)
         empty = 0.0 if self.official else -torch.inf
-        repeated = false_negatives(views, sentence_ids if self.mask_repeats else None)
+        repeated = false_negatives(views, None if self.official else sentence_ids)
         left_out = next_row.T | repeated.roll(-1, dims=1)  # mixture j is mostly the positive of row j + 1
         blocks = [
             (cosine_matrix(first, second) / self.temperature).masked_fill(repeated, -torch.inf),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -16,11 +16,11 @@ from sts_lightning.losses.base import (
     check_not_negative,
     check_positive,
     cosine_matrix,
-    false_negatives,
     one_of,
     require,
     upcast,
 )
+from sts_lightning.losses.contrastive import cross_entropy_of_positives, false_negatives
 
 Distillation = Literal["listnet", "listmle"]
 """How the student learns the teacher's ranking."""
@@ -47,7 +47,7 @@ class RankCSELoss(Loss):
         L_{\text{ListMLE}} = -\frac1{B^2} \sum_i \sum_k
         \log \frac{e^{s_{i \pi_i(k)}}}{\sum_{l \ge k} e^{s_{i \pi_i(l)}}}
 
-    with :math:`\pi_i` the order of sentences by falling t_i. ``observed`` has the three terms.
+    with :math:`\pi_i` the order of sentences by falling t_i. `metrics` has the three terms.
 
     The authors' code is not public. ``official`` computes the terms as a `public re-implementation
     <https://github.com/perceptiveshawty/RankCSE/blob/17c5226be5962803f893b80f63e409eea20f27a3/rankcse/models.py#L48-L109>`_
@@ -57,7 +57,7 @@ class RankCSELoss(Loss):
     entropy of P and Q, whose probabilities are clamped at 1e-7 too. Its ListNet is that of
     ``teacher_temperature=0.05 positive_in_lists=false``.
 
-    Copies of a sentence are no negatives in InfoNCE (``mask_repeats``), and keep their places in the lists.
+    Copies of a sentence are no negatives in InfoNCE, and keep their places in the lists.
 
     Use it when there are no labels, but a better encoder: a run of this project, a model of the hub, or
     stored vectors (``auxiliary=teacher``). Without a teacher (gamma 0) it is `InfoNCELoss` on two views with
@@ -73,7 +73,6 @@ class RankCSELoss(Loss):
         positive_in_lists: Whether the lists of the third term contain the positive.
         official: Whether to compute consistency and ListMLE as in the public re-implementation, which masks
             no copies.
-        mask_repeats: Whether to leave out candidates with the text of the anchor or of a positive of it.
 
     Example:
         >>> loss = RankCSELoss()
@@ -92,7 +91,6 @@ class RankCSELoss(Loss):
         teacher_temperature: float = TEACHER_TEMPERATURE,
         positive_in_lists: bool = True,
         official: bool = False,
-        mask_repeats: bool = True,
     ) -> None:
         super().__init__()
         check_positive(temperature=temperature)
@@ -107,7 +105,6 @@ class RankCSELoss(Loss):
         self.teacher_temperature = teacher_temperature
         self.positive_in_lists = positive_in_lists
         self.official = official
-        self.mask_repeats = mask_repeats and not official
         self.needs = replace(
             self.needs,
             required_inputs=("teacher",) if distillation_weight else (),
@@ -133,29 +130,34 @@ class RankCSELoss(Loss):
         Raises:
             ValueError: The distillation lacks a teacher, or a list would be empty.
         """
-        cosines = cosine_matrix(views[0], views[1])  # (B, B)
-        target = torch.arange(len(cosines), device=cosines.device)
-        repeated = false_negatives(views, sentence_ids if self.mask_repeats else None)
-        contrast = F.cross_entropy((cosines / self.temperature).masked_fill(repeated, -torch.inf), target)
-        compare = negative_entropy if self.official else js_divergence
-        consistency = compare(cosines / self.temperature, cosines.T / self.temperature).mean()
-        self.observed = {"infonce": contrast.detach(), "consistency": consistency.detach()}
-        loss = contrast + self.consistency_weight * consistency
+        terms = self.metrics(views, labels, teacher=teacher, sentence_ids=sentence_ids)
+        loss = terms["infonce"] + self.consistency_weight * terms["consistency"]
         if not self.distillation_weight:
             return loss
-        student, teacher = cosines / self.student_temperature, upcast(require(self, teacher=teacher))
+        return loss + self.distillation_weight * terms["distillation"]
+
+    def metrics(self, views: Tensor, labels: Tensor | None = None, **inputs: Any) -> dict[str, Tensor]:
+        """Return the terms."""
+        cosines = cosine_matrix(views[0], views[1])  # (B, B)
+        repeated = false_negatives(views, None if self.official else inputs.get("sentence_ids"))
+        compare = negative_entropy if self.official else js_divergence
+        terms = {
+            "infonce": cross_entropy_of_positives(cosines / self.temperature, repeated),
+            "consistency": compare(cosines / self.temperature, cosines.T / self.temperature).mean(),
+        }
+        if self.distillation_weight:
+            teacher = upcast(require(self, teacher=inputs.get("teacher")))
+            terms["distillation"] = self._ranking(cosines / self.student_temperature, teacher)
+        return terms
+
+    def _ranking(self, student: Tensor, teacher: Tensor) -> Tensor:
         if not self.positive_in_lists:
-            if len(cosines) < 2:
+            if len(student) < 2:
                 raise ValueError("RankCSELoss without positive_in_lists needs at least two rows; got one.")
             student, teacher = _without_diagonal(student), _without_diagonal(teacher)
         if self.distillation == "listnet":
-            ranking = F.cross_entropy(student, (teacher / self.teacher_temperature).softmax(dim=1))
-        elif self.official:
-            ranking = summed_list_mle(student, teacher)
-        else:
-            ranking = list_mle(student, teacher)
-        self.observed["distillation"] = ranking.detach()
-        return loss + self.distillation_weight * ranking
+            return F.cross_entropy(student, (teacher / self.teacher_temperature).softmax(dim=1))
+        return summed_list_mle(student, teacher) if self.official else list_mle(student, teacher)
 
 
 def js_divergence(first: Tensor, second: Tensor) -> Tensor:

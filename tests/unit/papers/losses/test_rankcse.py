@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.papers.losses.rankcse import Distillation, RankCSELoss, js_divergence, list_mle
 
 
