@@ -228,7 +228,7 @@ def _known(key: str, node: dict[Any, Any], schema: DictConfig) -> Collection[str
 
 
 def _move_masks(data: Any, loss: Any) -> None:
-    """Move ``mask_repeats``, which version 0.3 had in each loss, to the data, or to each part of joint data."""
+    """Move ``mask_repeats``, which version 0.3 had in each loss, to the data or its parts."""
     if not (isinstance(data, dict) and isinstance(loss, dict)):
         return
     parts, datas = loss.get("parts"), data.get("parts")
@@ -240,9 +240,7 @@ def _move_masks(data: Any, loss: Any) -> None:
             if "mask_repeats" in node and str(node.get("_target_")).startswith("sts_lightning.")
         ]
         values = {node["mask_repeats"] for node in masking}
-        if len(values) == 1 and isinstance(
-            of_data, dict
-        ):  # of terms that differ `adapt` says that they are left out
+        if len(values) == 1 and isinstance(of_data, dict):  # `adapt` says that different ones are left out
             of_data["mask_repeats"] = values.pop()
             for node in masking:
                 del node["mask_repeats"]

@@ -54,8 +54,8 @@ class DataModule(pl.LightningDataModule):
         batch_size: Examples in a training batch, over all processes; of joint data that of each part.
         seed: Random seed of the order of training examples.
         num_workers: Number of worker processes that tokenise in the background.
-        mask_repeats: Whether candidates with the text of an anchor or of a positive of it are no negatives; of
-            joint data that of each part.
+        mask_repeats: Whether candidates with the text of the anchor or of a positive of it are no negatives;
+            of joint data that of each part.
 
     Attributes:
         parts: Data sets by name: those of joint data, else the only one with the name "".

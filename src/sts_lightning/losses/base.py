@@ -142,6 +142,9 @@ class Loss(nn.Module, ABC):
         if own:
             cls.needs = replace(cls.needs, **own)
 
+    def __init__(self) -> None:  # without the arguments of a module, as which a wrong setting would pass
+        super().__init__()
+
     @abstractmethod
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of a batch.

@@ -56,7 +56,7 @@ def false_negatives(views: Tensor, sentence_ids: Tensor | None, among: slice = s
 
 
 def cross_entropy_of_positives(logits: Tensor, left_out: Tensor) -> Tensor:
-    """Compute the mean cross-entropy of the diagonal of logits (B, C) among candidates that are not left out."""
+    """Compute the mean cross-entropy of the diagonal among the candidates that are not left out, (B, C)."""
     target = torch.arange(len(logits), device=logits.device)
     return F.cross_entropy(logits.masked_fill(left_out, -torch.inf), target)
 
@@ -84,7 +84,7 @@ class NegativesLoss(ContrastiveLoss):
     def forward(
         self, views: Tensor, labels: Tensor | None = None, *, sentence_ids: Tensor | None = None
     ) -> Tensor:
-        """Compute the mean over rows of views (V, B, D), V at least 2; labels are ignored. See `Loss.forward`.
+        """Compute the loss of views (V, B, D), V at least 2; labels are ignored. See `Loss.forward`.
 
         Args:
             views: Anchors, positives[, hard negatives ...].
@@ -95,7 +95,7 @@ class NegativesLoss(ContrastiveLoss):
         own = torch.eye(*cosines.shape, dtype=torch.bool, device=cosines.device)
         left_out = own | false_negatives(views, sentence_ids)
         empty = left_out.all(dim=1)
-        # A function of no numbers has a NaN gradient, so an empty row keeps its candidates and is dropped after.
+        # A sum over nothing has a NaN gradient, so an empty row keeps its candidates and is dropped after.
         return self.rows(cosines, left_out & ~empty[:, None]).masked_fill(empty, 0.0).mean()
 
     @abstractmethod
@@ -122,8 +122,8 @@ class InfoNCELoss(ContrastiveLoss):
 
     A sentence of another row with the text of z_i, of z_i^+ or of another positive that the training data
     have for z_i is left out of the denominator of row i, and so is such a hard negative of row i itself
-    (``data.mask_repeats``): where many rows share few answers, or few questions, texts that belong together would
-    be pushed apart. ``symmetric`` leaves out each z_j of which z_i^+ is a positive, and ``same_side`` two
+    (``data.mask_repeats``): where many rows share few answers, or few questions, texts that belong together
+    would be pushed apart. ``symmetric`` leaves out each z_j of which z_i^+ is a positive, and ``same_side`` two
     anchors, or two positives, of rows of which one's positive is one of the other's anchor too. The further
     negatives q are not compared.
 

@@ -49,12 +49,19 @@ def test_the_path_is_asked_for_as_it_is_typed(config: Config) -> None:
 
 
 def test_a_setting_of_an_experiment_beside_another_loss_can_be_left_out(config: Config) -> None:
-    mine = ["experiment=simcse_sup", "loss=cross_entropy"]  # as a loss of one's own, without the setting
-    with pytest.raises(ConfigError, match=r"^loss\.mask_repeats: no such setting") as caught:
+    mine = ["experiment=mixcse", "loss=cross_entropy"]  # as a loss of one's own, without the setting
+    with pytest.raises(ConfigError, match=r"^loss\.official: no such setting") as caught:
         check_config(config(*mine))
     assert caught.value.hint is not None
-    assert "'~loss.mask_repeats'" in caught.value.hint
-    check_config(config(*mine, "~loss.mask_repeats"))
+    assert "'~loss.official'" in caught.value.hint
+    check_config(config(*mine, "~loss.official"))
+
+
+def test_the_mask_of_copies_is_a_setting_of_the_data(config: Config) -> None:
+    for typed in ("loss.mask_repeats=false", "+loss.mask_repeats=false"):
+        with pytest.raises(ConfigError, match=r"^loss\.mask_repeats: no such setting") as caught:
+            check_config(config("loss=infonce", "data=nli_triplets", typed))
+        assert "data.mask_repeats" in str(caught.value.hint)
 
 
 def test_a_check_resolves_a_copy(config: Config) -> None:

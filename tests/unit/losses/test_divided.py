@@ -119,7 +119,7 @@ def test_one_part_is_the_inner_loss_where_parts_suffice(stem: str) -> None:
     expected = inner(*given)
     torch.manual_seed(0)
     torch.testing.assert_close(loss(*given), expected)
-    assert loss.observed.keys() == inner.observed.keys()
+    assert loss.metrics(*given).keys() == inner.metrics(*given).keys()
 
 
 def test_a_small_last_batch_has_fewer_parts() -> None:
