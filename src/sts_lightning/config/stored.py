@@ -59,7 +59,7 @@ MOVED = {
 
 
 def read_settings(path: Path) -> dict[Any, Any]:
-    """Return the configuration in a file, with the present names of its classes, not resolved.
+    """Return the configuration in a file, with the present names of its classes and settings, not resolved.
 
     Raises:
         CheckpointError: The file cannot be read, or is no configuration.
@@ -75,6 +75,7 @@ def read_settings(path: Path) -> dict[Any, Any]:
         package, _, name = str(node.get("_target_")).partition(".")
         if package == "sts_lightning" and name in MOVED:
             node["_target_"] = f"{package}.{MOVED[name]}"
+    _move_masks(values.get("data"), values.get("loss"))
     return values
 
 
@@ -193,7 +194,6 @@ def adapt(values: dict[Any, Any], source: str) -> DictConfig:
         node = values[group]
         if isinstance(node, dict) and node.get(name) == 1:
             node[name] = 1  # one step, which 0.3 stored as 1.0
-    _move_masks(values["data"], values["loss"])
     merged: DictConfig = OmegaConf.structured(TrainConfig.structured)
     unknown = []
     for key, node in nodes(values):

@@ -48,9 +48,9 @@ class Batch(Generic[RowsT]):
         texts: Sentences of ``rows`` as they are in the data, those of each view. A hard negative that a row
             lacks is another sentence of it.
         sentence_ids: Number of each sentence of the whole batch, shape (V + K, B): equal sentences have the
-            same. None: no loss reads them. A third view of one column is numbered separately: its template makes it a negative
+            same. A third view of one column is numbered separately: its template makes it a negative
             (CoT-BERT). `EMPTY` stands for a hard negative that a row lacks. Texts with a class are numbered
-            by it. The last K rows, mostly none, are of `KnownPositives.further_ids`.
+            by it. The last K rows, mostly none, are of `KnownPositives.further_ids`. None: not numbered.
         part: Name of the part of joint data that the examples are from.
     """
 

@@ -123,9 +123,9 @@ class InfoNCELoss(ContrastiveLoss):
     A sentence of another row with the text of z_i, of z_i^+ or of another positive that the training data
     have for z_i is left out of the denominator of row i, and so is such a hard negative of row i itself
     (``data.mask_repeats``): where many rows share few answers, or few questions, texts that belong together
-    would be pushed apart. ``symmetric`` leaves out each z_j of which z_i^+ is a positive, and ``same_side`` two
-    anchors, or two positives, of rows of which one's positive is one of the other's anchor too. The further
-    negatives q are not compared.
+    would be pushed apart. ``symmetric`` leaves out each z_j of which z_i^+ is a positive, and ``same_side``
+    two anchors, or two positives, of rows of which one's positive is one of the other's anchor too. The
+    further negatives q are not compared.
 
     Use it when there are positives but no scores: similar pairs, sentences encoded twice, or NLI triplets.
     `DecoupledLoss` leaves the positive out of the denominator, `MixCSELoss` adds harder negatives,
@@ -484,7 +484,7 @@ class SigmoidLoss(ContrastiveLoss):
 
     def metrics(self, views: Tensor, labels: Tensor | None = None, **inputs: Any) -> dict[str, Tensor]:
         """Return scale and bias."""
-        return {"scale": self.log_scale.exp(), "bias": self.bias.clone()}
+        return {"scale": self.log_scale.detach().exp(), "bias": self.bias.detach().clone()}
 
     def terms(self, logits: Tensor, labels: Tensor | None) -> Tensor:
         """Compute the term of each anchor and candidate: (B, C) -> (B, C)."""

@@ -8,7 +8,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import check_config
-from sts_lightning.config.compose import compose_job
+from sts_lightning.config.compose import compose_job, compose_train
 from sts_lightning.core.errors import ConfigError
 
 Config = Callable[..., DictConfig]
@@ -58,10 +58,13 @@ def test_a_setting_of_an_experiment_beside_another_loss_can_be_left_out(config: 
 
 
 def test_the_mask_of_copies_is_a_setting_of_the_data(config: Config) -> None:
-    for typed in ("loss.mask_repeats=false", "+loss.mask_repeats=false"):
-        with pytest.raises(ConfigError, match=r"^loss\.mask_repeats: no such setting") as caught:
-            check_config(config("loss=infonce", "data=nli_triplets", typed))
-        assert "data.mask_repeats" in str(caught.value.hint)
+    loss = ["loss=infonce", "data=nli_triplets"]
+    with pytest.raises(ConfigError, match=r"^loss\.mask_repeats: no such setting") as added:
+        check_config(config(*loss, "+loss.mask_repeats=false"))
+    with pytest.raises(ConfigError, match=r"^loss\.mask_repeats: no such setting") as typed:
+        compose_train([*loss, "loss.mask_repeats=false"])
+    assert "data.mask_repeats" in str(typed.value.hint)
+    assert "data.mask_repeats" in str(added.value.hint)
 
 
 def test_a_check_resolves_a_copy(config: Config) -> None:

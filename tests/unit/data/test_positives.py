@@ -128,9 +128,9 @@ def test_without_the_mask_batches_have_any_rows() -> None:
     assert [batch.sentence_ids.shape for batch in batches[0]] == [(2, 4), (2, 4)]
     assert [batch.sentence_ids.shape for batch in batches[1]] == [(3, 4), (3, 4)]  # each question twice
     data.numbered = ()  # as for a loss that reads no numbers
-    loader = data.train_dataloader()
-    assert [batch.sentence_ids for batch in loader] == [None, None]
-    assert [[int(text) for text in batch.rows[1]] for batch in loader] == rows
+    unnumbered = list(data.train_dataloader())
+    assert [batch.sentence_ids for batch in unnumbered] == [None, None]
+    assert [[int(text) for text in batch.rows[1]] for batch in unnumbered] == rows
 
 
 @pytest.mark.parametrize(
