@@ -13,10 +13,13 @@ PACKAGES = (__name__, "sts_lightning.papers.losses")
 """Where losses are found by name; those of single papers are imported on first use alone."""
 
 
+REGRESSION = ("l1", "mse", "smooth_k2", "translated_relu")
+
 FAMILIES = {
     "contrastive": ("infonce", "decoupled", "hardness", "energy", "gist", "sigmoid", "bixse"),
     "cosine_mse": ("cosine_mse", "score_distillation"),
-    "regression": ("l1", "mse", "smooth_k2", "translated_relu"),
+    "regression": REGRESSION,
+    "paper_code": tuple(f"paper_code_{name}" for name in (*REGRESSION, "mixcse", "pearson", "rankcse")),
 }
 """Losses that share a file, by its name."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -24,9 +24,9 @@ from sts_lightning.core.processes import Shard
 from sts_lightning.data.collate import Batch
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.table import gold_of, identical_pairs
-from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of, score_dev
+from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of
 from sts_lightning.evaluation.retrieval import mean_scores, score_queries
-from sts_lightning.evaluation.statistics import pair_cosines
+from sts_lightning.evaluation.statistics import correlate, pair_cosines
 from sts_lightning.losses.base import Loss, check_scalar
 from sts_lightning.losses.joint import JointLoss
 from sts_lightning.models.compute.budget import TokenBudget, is_out_of_memory
@@ -95,6 +95,8 @@ class STSModule(pl.LightningModule):
         budget: Padded tokens of a micro batch of each process, which a step lowers in which memory runs out.
             They are in checkpoints, since other micro batches draw other dropout.
         dev_found: What the latest dev evaluation found of each pair, or query.
+        history: Metrics of each logged step, by its number, which `RunRecorder` writes.
+        logged: What has been logged since the last row.
         steps_peak: Peak of the GPU's allocated memory in bytes in the steps before the latest dev evaluation.
     """
 
@@ -126,6 +128,8 @@ class STSModule(pl.LightningModule):
         self.official_gather = official_gather
         self.seed = seed
         self.steps_peak = 0
+        self.history: dict[int, dict[str, float]] = {}
+        self.logged: dict[str, Any] = {}
         self._dev_found: list[np.ndarray] = []
         self.dev_found: OfTask
         self._unread: tuple[Tensor, torch.cuda.Event | None, int] | None = None
@@ -424,21 +428,36 @@ class STSModule(pl.LightningModule):
         batch_size, step = batch.size, self.global_step + 1
         self.log("train/loss", loss, batch_size=batch_size)
         if step % self.trainer.log_every_n_steps == 0 or self.trainer.should_stop:  # type: ignore[attr-defined]
-            metrics = {
-                f"train/{name}": value
-                for name, value in self.loss.metrics(views, batch.labels, **further).items()
-            }
-            if not batch.part:
+            found = self.loss.metrics(views, batch.labels, **further)
+            metrics = {f"train/{name}": value for name, value in found.items()}
+            if batch.part:
+                self.log_at({name: float(value) for name, value in metrics.items()}, step)
+            else:
                 self.log_dict(metrics, batch_size=batch_size)
-            else:  # Lightning would repeat the last values of a part in the steps of the others
-                for logger in self.trainer.loggers:
-                    logger.log_metrics({name: float(value) for name, value in metrics.items()}, step)
         rates = [group["lr"] for group in self.trainer.optimizers[0].param_groups]
         self.log("lr", on_host(max(rates)), batch_size=batch_size)
         if self.trainer.progress_bar_callback is not None and self._last_loss is not None:
             # On a GPU that of the step before, which can be shown without waiting.
             self.log("loss", on_host(self._last_loss), prog_bar=True, logger=False, batch_size=batch_size)
         self._log_position(self.global_step + 1, batch_size)
+
+    def log(  # type: ignore[override]  # it takes the others by their names alone
+        self, name: str, value: Any, prog_bar: bool = False, logger: bool | None = None, **settings: Any
+    ) -> None:
+        """Log a metric as Lightning does, and keep it for the history."""
+        super().log(name, value, prog_bar, logger, **settings)
+        if logger is not False:
+            self.logged[name] = value
+
+    def log_at(self, metrics: Mapping[str, float], step: int) -> None:
+        """Log metrics of one step; Lightning's own `log` would repeat them in those that lack them."""
+        for logger in self.trainer.loggers:
+            logger.log_metrics(dict(metrics), step)
+        self.add_row(metrics, step)
+
+    def add_row(self, metrics: Mapping[str, float], step: int) -> None:
+        """Add metrics to the row of a step in the history."""
+        self.history.setdefault(step, {}).update({"step": step, **metrics})
 
     def _log_position(self, step: int, batch_size: int) -> None:
         """Number logged rows by completed optimiser steps; Lightning's own count is one less in training."""
@@ -477,9 +496,8 @@ class STSModule(pl.LightningModule):
             # Two vectors of a sentence differ by rounding, in bfloat16 by 0.001; the report encodes it once.
             found[identical_pairs(dev)] = 1.0
             self.dev_found = (found, gold_of([dev]))
-            of_pairs = score_dev(found, dev)
-            parts = {name: subset["spearman"] for name, subset in of_pairs.get("parts", {}).items()}
-            scores = {"spearman": of_pairs["spearman"], "pearson": of_pairs["pearson"], **parts}
+            of_pairs = correlate(*self.dev_found)
+            scores = {"spearman": of_pairs["spearman"], "pearson": of_pairs["pearson"]}
         for name, value in scores.items():
             self.log(f"dev/{name}", value, prog_bar=f"dev/{name}" == monitor_of(dev))
         self.log(DEV_SCORE, scores[monitor_of(dev).removeprefix("dev/")], logger=False)

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from sts_lightning.core.choices import SentEvalText
-from sts_lightning.data.fetch import PARTS, get, load_sources, take_stock
+from sts_lightning.data.fetch import DOWNLOADS, get, load_sources, take_stock
 from sts_lightning.data.nli import nli_pairs, nli_triplets
 from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.readers.sts_sets import is_prepared, load_sts_tasks, load_stsb, text_found
 from sts_lightning.data.sentences import sentences
 from sts_lightning.data.sts_train import sts_train
-from sts_lightning.data.table import parts_of
 from sts_lightning.papers.classification import TRANSFER_TASKS, load_transfer_tasks
 from tests.support.data_modules import data_module, training
 from tests.support.hub_server import Hub
@@ -65,41 +64,20 @@ def test_every_file_is_raw_and_is_recognised_once_prepared(data_root: str) -> No
 
 
 @pytest.mark.parametrize("text", get_args(SentEvalText))
-def test_sizes_of_the_dev_suite(data_root: str, text: SentEvalText) -> None:
-    data = data_module(sts_train, data_root, batch_size=64, seed=1, senteval_text=text, dev="suite")
-    data.setup()
-    sizes = {name: rows.stop - rows.start for name, rows in parts_of(data.dev).items()}
-    assert sizes == {"stsb": 361, "sick": 486, "news": 495, "nli": 500, "paraphrase": 500}
-    assert [count.dropped["in the dev set"] for count in data.sources] == [497, 11]
-    assert data.text == text
-
-
-def test_clean_sts_b_dev_is_the_part_of_the_suite(data_root: str) -> None:
-    clean, suite = (
-        data_module(sts_train, data_root, batch_size=64, seed=1, dev=dev) for dev in ("stsb_clean", "suite")
-    )
-    clean.setup()
-    suite.setup()
-    assert len(clean.dev) == 361
-    assert clean.dev.pairs == suite.dev[:361].pairs
-    assert [count.dropped["in the dev set"] for count in clean.sources] == [1, 8]
-
-
-def test_no_pair_of_the_dev_suite_is_in_a_test_set_or_trained_on(data_root: str) -> None:
+def test_clean_sts_b_dev_is_in_no_test_set_and_not_trained_on(data_root: str, text: SentEvalText) -> None:
     def key(pair: tuple[str, str]) -> tuple[str, ...]:
         return tuple(sorted("".join(filter(str.isalnum, text.lower())) for text in pair))
 
-    data = data_module(nli_triplets, data_root, batch_size=64, seed=1, dev="suite")
+    data = data_module(sts_train, data_root, batch_size=64, seed=1, dev="stsb_clean", senteval_text=text)
     data.setup()
-    suite = [key(pair) for pair in data.dev.pairs]
-    assert len(set(suite)) == len(suite) == 2342
+    assert [count.dropped["in the dev set"] for count in data.sources] == [1, 8]
+    assert data.text == text
+    clean = [key(pair) for pair in data.dev.pairs]
+    assert len(set(clean)) == len(clean) == 361
     for task in load_sts_tasks(data_root):
         for table in task.subsets.values():
-            assert not {key(pair) for pair in table.pairs} & set(suite), task.name
-    first, second, third = (data.train[f"sentence{view}"] for view in (1, 2, 3))
-    for pairs in (zip(first, second, strict=True), zip(first, third, strict=True)):
-        assert not {key(pair) for pair in pairs} & set(suite)
-    assert sum(count.dropped["in the dev set"] for count in data.sources) > 0
+            assert not {key(pair) for pair in table.pairs} & set(clean), task.name
+    assert not {key(pair) for pair in data.train.pairs} & set(clean)
 
 
 def test_number_of_triplets(data_root: str) -> None:
@@ -113,7 +91,7 @@ def test_positives_of_the_filtered_corpus(data_root: str) -> None:
     data = data_module(sts_train, data_root, batch_size=64, seed=1, positives_from=4.0)
     data.setup()
     assert [count.kept for count in data.counts] == [230, 1313]  # 1,543 together, as published
-    assert data.label == "none"
+    assert data.data_set.label == "none"
     assert min(data.train["label"]) == 4.0
 
 
@@ -147,11 +125,11 @@ def test_sizes_of_the_transfer_tasks(data_root: str) -> None:
 
 def test_fetched_files_are_those_of_the_archive(data_root: str, hub: Hub, tmp_path: Path) -> None:
     folder = Path(data_root) / "senteval"
-    parts = [PARTS["sts"], PARTS["transfer"]]
-    names = [name.removeprefix("senteval/") for part in parts for name in part.files]
+    wanted = [DOWNLOADS["sts"], DOWNLOADS["transfer"]]
+    names = [name.removeprefix("senteval/") for each in wanted for name in each.files]
     hub.add(SIMCSE, {"senteval.tar": tar({name: (folder / name).read_bytes() for name in names})})
-    get(parts, {name: replace(source, revision="main") for name, source in load_sources().items()}, tmp_path)
+    get(wanted, {name: replace(source, revision="main") for name, source in load_sources().items()}, tmp_path)
     for name in names:
         assert (tmp_path / "senteval" / name).read_bytes() == (folder / name).read_bytes()
-    assert [take_stock(part, tmp_path).state for part in parts] == ["complete", "complete"]
-    assert take_stock(parts[0], tmp_path).rows == 31_099
+    assert [take_stock(each, tmp_path).state for each in wanted] == ["complete", "complete"]
+    assert take_stock(wanted[0], tmp_path).rows == 31_099

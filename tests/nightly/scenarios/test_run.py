@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +21,6 @@ from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history import read_history
 from sts_lightning.training.callbacks import progress as callbacks
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_DATA, SHORT_RUN
@@ -81,7 +79,7 @@ def test_training_uses_dropout(config: Config, tmp_path: Path) -> None:
     for rate in (0.0, 0.5):
         run = tmp_path / f"dropout{rate}"
         train_in(run, config(*overrides, f"+model.config.hidden_dropout_prob={rate}"))
-        losses[rate] = [row["train/loss"] for row in read_history(run / "history.csv") if "train/loss" in row]
+        losses[rate] = [row["train/loss"] for row in RunFolder(run).history() if "train/loss" in row]
     assert not np.allclose(losses[0.0][0], losses[0.5][0], atol=1e-4)
 
 
@@ -121,13 +119,8 @@ def test_a_run_that_is_worse_than_its_start_says_so_first(
     before, after = result["dev_untuned"], result["dev"]["spearman"]
     assert after < before - 1
     assert result["worse_than_untuned"] is True
-    said = re.compile(
-        rf"selected weights \(dev (\S+)\) are worse than the untuned model \(dev {before:.2f}\): lower"
-    )
     [log] = logged
-    [selected] = said.findall(log)
-    # The ranks of collapsed weights are rounding errors, and differ a little in the report.
-    assert float(selected) == pytest.approx(after, abs=1)
+    assert "selected weights are worse than the untuned model: lower" in log
     assert metrics(uninterrupted)["worse_than_untuned"] is False
     assert "worse than" not in (uninterrupted / "train.log").read_text()
 

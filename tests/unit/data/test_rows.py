@@ -28,7 +28,7 @@ from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.vector_distillation import VectorDistillationLoss
 from sts_lightning.papers.losses.infocse import InfoCSELoss
-from sts_lightning.workflows.checks import check_examples
+from sts_lightning.workflows.preflight import check_examples
 from tests.support.data_modules import data_module, training
 
 LISTS = [
@@ -298,7 +298,7 @@ def labelled(folder: Path, rows: Sequence[tuple[str, str]] = CLASSES) -> str:
 def test_texts_with_classes(tmp_path: Path, dev: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     data = module(labels_file, labelled(tmp_path), dev, batch_size=4)
-    assert (data.num_views, data.label, data.data_set.unit, data.data_set.classes) == (
+    assert (len(data.data_set.views), data.data_set.label, data.data_set.unit, data.data_set.classes) == (
         2,
         "none",
         "texts",
