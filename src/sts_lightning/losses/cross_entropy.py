@@ -52,4 +52,4 @@ class CrossEntropyLoss(Loss):
     def metrics(self, views: Tensor, labels: Tensor | None = None, **inputs: Any) -> dict[str, Tensor]:
         """Return the accuracy."""
         classes = self.logits(views[0], views[1]).argmax(dim=-1)
-        return {"accuracy": (classes == labels).float().mean()}
+        return {"accuracy": (classes == require(self, labels=labels)).float().mean()}
