@@ -25,7 +25,7 @@ from peft import get_peft_model
 from transformers import MistralForCausalLM
 
 from sts_lightning.losses.base import Loss
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.models.compute.budget import is_out_of_memory
 from sts_lightning.testing.tiny_decoders import byte_tokenizer

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from decoders import make_encoder, triplets
 
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 
 GOAL_MEMORY, GOAL_TIME = 1 / 3, 1.5
 

@@ -74,7 +74,7 @@ def test_rows_that_share_an_answer(mask: bool, config: Callable[..., DictConfig]
         f"path={pairs}",
         f"data.dev_path={dev}",
         "data.batch_size=8",
-        f"loss.mask_repeats={str(mask).lower()}",
+        f"data.mask_repeats={str(mask).lower()}",
         "trainer.max_epochs=1",
         "trainer.log_every_n_steps=1",
         "trainer.micro_batch_size=2",

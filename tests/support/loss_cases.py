@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -48,6 +48,7 @@ def further(loss: Loss, size: int = 7, seed: int = 0, dimension: int = DIMENSION
     return {
         name: torch.rand(shapes[name], generator=generator, dtype=torch.float64)
         for name in loss.needs.required_inputs
+        if name in shapes  # the numbers of sentences come with the batch
     }
 
 
@@ -60,14 +61,3 @@ def batch(loss: Loss, size: int = 7, seed: int = 0) -> tuple[Tensor, Tensor | No
     if loss.needs.labels[0] == "class":
         return views, torch.arange(size) % 3
     return views, TOP_SCORE * torch.rand(size, generator=generator, dtype=torch.float64)
-
-
-def masks(node: Any) -> Iterator[object]:
-    """Yield ``mask_repeats`` of each loss with that setting in a configuration, None where it is absent."""
-    if isinstance(node, dict):
-        stem = str(node.get("_target_", "")).split(".")[-2:-1]
-        kind = all_losses().get("".join(stem))
-        if kind is not None and "mask_repeats" in inspect.signature(kind).parameters:
-            yield node.get("mask_repeats")
-        for value in node.values():
-            yield from masks(value)

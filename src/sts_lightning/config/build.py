@@ -22,7 +22,7 @@ TOP_LEVEL = {"root": "data_root", "path": "path", "dev": "dev", "senteval_text":
 """Arguments of data sets that are settings of the top level, and the names of these."""
 
 
-LOADING: dict[str, Any] = {"batch_size": int, "seed": int, "num_workers": int}
+LOADING: dict[str, Any] = {"batch_size": int, "seed": int, "num_workers": int, "mask_repeats": bool}
 """Settings of the group ``data`` for any data set: arguments of the DataModule, with their types."""
 
 

@@ -69,9 +69,17 @@ def suggest(key: str, known: Iterable[str]) -> str:
     return f"There are: {', '.join(known)}." if 0 < len(known) <= 20 else ""
 
 
+GONE = {
+    "loss=kendall": "loss=spearman and loss=concordance are nearest, and score no worse.",
+    "loss=listmle": "loss=listnet is nearest and scores higher; loss=rankcse has its own ListMLE.",
+    "mask_repeats": "It is data.mask_repeats now, and data.parts.NAME.mask_repeats of a part of joint data.",
+}
+"""What to type in place of a choice of an earlier version, or of a setting by the last name of its key."""
+
+
 def unknown_key(key: str, hint: str) -> ConfigError:
     """Return the error for a key that does not exist, with the result of `suggest`."""
-    return ConfigError(f"{key}: no such setting.", key=key, hint=hint)
+    return ConfigError(f"{key}: no such setting.", key=key, hint=GONE.get(key.rpartition(".")[2], hint))
 
 
 def flatten(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:

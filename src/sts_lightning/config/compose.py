@@ -171,8 +171,6 @@ def _sets(override: Override) -> bool:
 
 
 def _unknown_setting(key: str, known: Sequence[str], entry: Entry) -> ConfigError:
-    if key in GONE:
-        return unknown_key(key, GONE[key])
     group, _, name = key.partition(".")
     place, _, last = key.rpartition(".")
     if place and last == group:

@@ -107,7 +107,12 @@ def identity(settings: Mapping[str, Any], files: Mapping[str, str]) -> dict[str,
         files: Digests of its files by setting; see `file_digests`.
     """
     contents = {f"{CONTENT}{key}": digest for key, digest in files.items()}
-    chosen = select(leaves(settings), RESULT)
+    # Runs of version 0.3 lack mask_repeats; its default leaves them as they were.
+    chosen = {
+        key: value
+        for key, value in select(leaves(settings), RESULT).items()
+        if not (key.endswith(".mask_repeats") and value is True)
+    }
     start = Path(str(chosen.get("init_from"))).name
     if re.fullmatch(r"[0-9a-f]{10}", start):  # a hash of what is trained there, wherever it lies
         chosen["init_from"] = start

@@ -29,16 +29,24 @@ from sts_lightning.core.errors import CheckpointError, UntrustedError
 log = logging.getLogger(__name__)
 
 MOVED = {
+    "losses.bixse.BiXSELoss": "losses.contrastive.BiXSELoss",
     "losses.contrastive_tension.ContrastiveTensionLoss": (
         "papers.losses.contrastive_tension.ContrastiveTensionLoss"
     ),
+    "losses.decoupled.DecoupledLoss": "losses.contrastive.DecoupledLoss",
+    "losses.energy.EnergyLoss": "losses.contrastive.EnergyLoss",
+    "losses.gist.GISTLoss": "losses.contrastive.GISTLoss",
+    "losses.hardness.HardnessLoss": "losses.contrastive.HardnessLoss",
     "losses.infocse.InfoCSELoss": "papers.losses.infocse.InfoCSELoss",
+    "losses.infonce.InfoNCELoss": "losses.contrastive.InfoNCELoss",
     "losses.l1.L1Loss": "losses.regression.L1Loss",
     "losses.mixcse.MixCSELoss": "papers.losses.mixcse.MixCSELoss",
     "losses.mse.MSELoss": "losses.regression.MSELoss",
     "losses.pro.PROLoss": "papers.losses.pro.PROLoss",
     "losses.rank_kl.RankKLLoss": "papers.losses.rank_kl.RankKLLoss",
     "losses.rankcse.RankCSELoss": "papers.losses.rankcse.RankCSELoss",
+    "losses.score_distillation.ScoreDistillationLoss": "losses.cosine_mse.ScoreDistillationLoss",
+    "losses.sigmoid.SigmoidLoss": "losses.contrastive.SigmoidLoss",
     "losses.smooth_k2.SmoothK2Loss": "losses.regression.SmoothK2Loss",
     "losses.translated_relu.TranslatedReLULoss": "losses.regression.TranslatedReLULoss",
     "models.architectures.static_embeddings.glove": "papers.glove.glove",
@@ -54,7 +62,7 @@ PAPER_CODE = "papers.losses.paper_code"
 
 
 def read_settings(path: Path) -> dict[Any, Any]:
-    """Return the configuration in a file, with the present names of its classes, not resolved.
+    """Return the configuration in a file, with the present names of its classes and settings, not resolved.
 
     Raises:
         CheckpointError: The file cannot be read, or is no configuration.
@@ -81,6 +89,7 @@ def read_settings(path: Path) -> dict[Any, Any]:
             if "official_repetition" in node:
                 node["paper_code_repetition"] = node.pop("official_repetition")
             node["_target_"] = f"{package}.{name}"
+    _move_masks(values.get("data"), values.get("loss"))
     return values
 
 
@@ -230,3 +239,22 @@ def _known(key: str, node: dict[Any, Any], schema: DictConfig) -> Collection[str
     if names is None or "kwargs" in names:
         return None
     return {"_target_", *names, *(LOADING if key.startswith("data") else ())}
+
+
+def _move_masks(data: Any, loss: Any) -> None:
+    """Move ``mask_repeats``, which version 0.3 had in each loss, to the data or its parts."""
+    if not (isinstance(data, dict) and isinstance(loss, dict)):
+        return
+    parts, datas = loss.get("parts"), data.get("parts")
+    for name, of_data in (datas if isinstance(datas, dict) else {"": data}).items():
+        of_part = parts.get(name, {}) if isinstance(parts, dict) else loss
+        masking = [
+            node
+            for _, node in nodes(of_part)
+            if "mask_repeats" in node and str(node.get("_target_")).startswith("sts_lightning.")
+        ]
+        values = {node["mask_repeats"] for node in masking}
+        if len(values) == 1 and isinstance(of_data, dict):  # `adapt` says that different ones are left out
+            of_data["mask_repeats"] = values.pop()
+            for node in masking:
+                del node["mask_repeats"]

@@ -50,7 +50,7 @@ class Batch(Generic[RowsT]):
         sentence_ids: Number of each sentence of the whole batch, shape (V + K, B): equal sentences have the
             same. A third view of one column is numbered separately: its template makes it a negative
             (CoT-BERT). `EMPTY` stands for a hard negative that a row lacks. Texts with a class are numbered
-            by it. The last K rows, mostly none, are of `KnownPositives.further_ids`.
+            by it. The last K rows, mostly none, are of `KnownPositives.further_ids`. None: not numbered.
         part: Name of the part of joint data that the examples are from.
     """
 
@@ -76,6 +76,7 @@ class ViewCollator(Generic[RowsT]):
         shard: Part of each batch that this process embeds.
         known: What the training data say of texts that meet in a batch, if it is anchors and positives or
             texts with classes.
+        numbered: Whether batches have the numbers of their sentences.
     """
 
     views: Sequence[View]
@@ -83,6 +84,7 @@ class ViewCollator(Generic[RowsT]):
     prepare: Prepare[RowsT]
     shard: Shard = WHOLE_BATCH
     known: KnownPositives | KnownClasses = field(default_factory=KnownPositives)
+    numbered: bool = True
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> Batch[RowsT]:
         """Collate examples, each a mapping from column to value."""
@@ -95,8 +97,8 @@ class ViewCollator(Generic[RowsT]):
             dtype = torch.float32 if self.label == "score" else torch.int64
             labels = torch.tensor([example["label"] for example in examples], dtype=dtype)
         rows = self.prepare(sentences, [view.augmentation for view in self.views])
-        ids = self._numbers(examples)
-        return Batch(rows, len(self.views), labels, len(examples), self.shard, sentences, torch.tensor(ids))
+        ids = torch.tensor(self._numbers(examples)) if self.numbered else None
+        return Batch(rows, len(self.views), labels, len(examples), self.shard, sentences, ids)
 
     def _numbers(self, examples: Sequence[dict[str, Any]]) -> list[list[int]]:
         numbers: dict[tuple[str, bool], int] = {}

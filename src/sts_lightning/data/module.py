@@ -54,6 +54,8 @@ class DataModule(pl.LightningDataModule):
         batch_size: Examples in a training batch, over all processes; of joint data that of each part.
         seed: Random seed of the order of training examples.
         num_workers: Number of worker processes that tokenise in the background.
+        mask_repeats: Whether candidates with the text of the anchor or of a positive of it are no negatives;
+            of joint data that of each part.
 
     Attributes:
         parts: Data sets by name: those of joint data, else the only one with the name "".
@@ -67,7 +69,7 @@ class DataModule(pl.LightningDataModule):
         rows: Rows of each part, and how they are drawn; set by `setup`.
         trained_on: Number of training examples next to the published one; set by `setup`.
         epoch_batches: Limit of the batches in an epoch, or None.
-        masked: Names of the parts whose loss leaves known positives out, by default all; rows of the others
+        numbered: Names of the parts whose loss reads the numbers of texts, by default all; rows of the others
             are drawn whatever their anchors.
         batches_ahead: Batches that a thread prepares ahead of the consumer, if there are no worker processes.
 
@@ -81,12 +83,16 @@ class DataModule(pl.LightningDataModule):
         batch_size: int | Mapping[str, int] = 64,
         seed: int = 1,
         num_workers: int = 0,
+        mask_repeats: bool | Mapping[str, bool] = True,
     ) -> None:
         super().__init__()
         self.parts = data_set.parts or {"": data_set}
         if isinstance(batch_size, int):
             batch_size = dict.fromkeys(self.parts, batch_size)
         self.batch_sizes = batch_size
+        if isinstance(mask_repeats, bool):
+            mask_repeats = dict.fromkeys(self.parts, mask_repeats)
+        self.mask_repeats = mask_repeats
         for size in self.batch_sizes.values():
             check_range("batch_size", size, 1, 2**20)
         check_range("seed", seed, 0, 2**32 - 1)  # the range of NumPy's
@@ -96,7 +102,7 @@ class DataModule(pl.LightningDataModule):
         self.seed = seed
         self.num_workers = num_workers
         self.epoch_batches: int | None = None
-        self.masked: Collection[str] = self.parts
+        self.numbered: Collection[str] = self.parts
         self.batches_ahead = 0
         self.digest_files: Callable[[], dict[str, str]] = dict
         self._loaded = False
@@ -236,7 +242,9 @@ class DataModule(pl.LightningDataModule):
         shard = Shard.current()
         known = {name: self._known_positives(name) for name in self.parts}
         parts = {
-            name: ViewCollator(part.views, part.label, _by_role(prepare, part), shard, known[name])
+            name: ViewCollator(
+                part.views, part.label, _by_role(prepare, part), shard, known[name], name in self.numbered
+            )
             for name, part in self.parts.items()
         }
         draws = {name: draw_of(part, self.splits[name].train) for name, part in self.parts.items()}
@@ -254,7 +262,7 @@ class DataModule(pl.LightningDataModule):
     def _known_positives(self, name: str) -> KnownPositives | KnownClasses:
         """Return what a part says of texts that meet in a batch; nothing of scored pairs and single texts."""
         part = self.parts[name]
-        if name not in self.masked:
+        if name not in self.numbered or not self.mask_repeats[name]:
             return KnownPositives()
         if name not in self._known and part.classes:
             self._known[name] = known_classes(self.splits[name].train, self._token_ids)

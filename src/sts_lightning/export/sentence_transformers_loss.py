@@ -59,7 +59,7 @@ class SentenceTransformersLoss(CachedLossMixin, nn.Module):
         check_declared(loss)
         if loss.needs.required_inputs:
             what = ", ".join(loss.needs.required_inputs)
-            raise ValueError(f"{name} needs {what} of an auxiliary model, which only train.py runs.")
+            raise ValueError(f"{name} needs {what}, which only train.py gives to losses.")
         if regularizer is not None and regularizer.needs_phases:
             raise ValueError("regularizer: phase1 and phase2 differ, and only train.py finds the switch.")
         if mini_batch_size is not None and any(True for _ in loss.parameters()):
@@ -67,8 +67,6 @@ class SentenceTransformersLoss(CachedLossMixin, nn.Module):
             raise ValueError(
                 f"mini_batch_size must be None for {name}, whose head would get a wrong gradient."
             )
-        if (dimension := model.get_embedding_dimension()) is not None:
-            loss.check_dimension(dimension)
         self.model = model
         self.loss = loss
         self.regularizer = regularizer

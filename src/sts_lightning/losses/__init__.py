@@ -16,6 +16,8 @@ PACKAGES = (__name__, "sts_lightning.papers.losses")
 REGRESSION = ("l1", "mse", "smooth_k2", "translated_relu")
 
 FAMILIES = {
+    "contrastive": ("infonce", "decoupled", "hardness", "energy", "gist", "sigmoid", "bixse"),
+    "cosine_mse": ("cosine_mse", "score_distillation"),
     "regression": REGRESSION,
     "paper_code": tuple(f"paper_code_{name}" for name in (*REGRESSION, "mixcse", "pearson", "rankcse")),
 }

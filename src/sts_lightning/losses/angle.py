@@ -31,26 +31,15 @@ class AnglELoss(CoSENTLoss):
 
     Args:
         scale: tau, positive.
-        dimension: D, the size of an embedding, if it is known.
 
     Raises:
-        ValueError: The scale is out of range, or D is odd: the halves of a vector are its real and imaginary
-            parts.
+        ValueError: The scale is out of range; in `forward`: D is odd, but the halves of a vector are its real
+            and imaginary parts.
 
     Example:
         >>> loss = AnglELoss()
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
-
-    def __init__(self, scale: float = 20.0, dimension: int | None = None) -> None:
-        super().__init__(scale)
-        if dimension is not None:
-            self.check_dimension(dimension)
-
-    def check_dimension(self, dimension: int) -> None:
-        """Reject an odd size; see `Loss.check_dimension`."""
-        if dimension % 2:
-            raise ValueError(f"AnglELoss needs embeddings of even size, but they have {dimension}.")
 
     def similarity(self, first: Tensor, second: Tensor) -> Tensor:
         """Compute the complex-space similarity; see `angle_similarity`."""
@@ -59,6 +48,8 @@ class AnglELoss(CoSENTLoss):
 
 def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
     """Compute |cos(u, v) + (b.c - a.d) / (|u| |v|)| of corresponding rows: (B, D), (B, D) -> (B,)."""
+    if first.shape[-1] % 2:
+        raise ValueError(f"AnglELoss needs embeddings of even size, but they have {first.shape[-1]}.")
     u, v = F.normalize(upcast(first), dim=-1), F.normalize(upcast(second), dim=-1)
     a, b = u.chunk(2, dim=-1)
     c, d = v.chunk(2, dim=-1)

@@ -12,10 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.core.choices import EMPTY, LabelKind
+from sts_lightning.core.choices import LabelKind
 from sts_lightning.core.errors import ConfigError
 
 LABEL_WORDS: dict[LabelKind, str] = {"none": "no label", "score": "a similarity score", "class": "a class"}
+
+FROM_BATCH = ("sentence_ids", "part")
+"""Further arguments of losses that come with the batch, and from no auxiliary model."""
 
 TOP_SCORE = 5.0
 """The highest similarity score; the lowest is 0."""
@@ -129,7 +132,6 @@ class Loss(nn.Module, ABC):
 
     Attributes:
         needs: What the loss accepts.
-        observed: Further quantities of the last call, such as the accuracy of a head; logged in training.
     """
 
     needs = Needs()
@@ -140,12 +142,8 @@ class Loss(nn.Module, ABC):
         if own:
             cls.needs = replace(cls.needs, **own)
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # without the arguments of a module, as which a wrong setting would pass
         super().__init__()
-        self.observed: dict[str, Tensor] = {}
-
-    def check_dimension(self, dimension: int) -> None:
-        """Raise a ValueError if the loss cannot read embeddings of this size; most losses read any."""
 
     @abstractmethod
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
@@ -159,30 +157,13 @@ class Loss(nn.Module, ABC):
             A scalar in float32 (in float64 for float64 embeddings).
         """
 
+    def metrics(self, views: Tensor, labels: Tensor | None = None, **inputs: Any) -> dict[str, Tensor]:
+        """Return further quantities of a batch, such as the accuracy of a head, which training logs.
 
-def false_negatives(views: Tensor, sentence_ids: Tensor | None, among: slice = slice(1, None)) -> Tensor:
-    """Find the candidates that are no negatives: their text is that of the anchor or of a positive of it.
-
-    Args:
-        views: Anchors, positives[, hard negatives ...], (V, B, D).
-        sentence_ids: Numbers of the sentences, (V, B), equal for equal texts, which may be followed by K rows
-            with the numbers of other positives of each anchor, (V + K, B); None finds nothing. Places
-            that are `EMPTY` are found for every anchor.
-        among: Views of the candidates.
-
-    Returns:
-        A mask (B, C) of anchors by candidates, in the order of ``views[among].flatten(0, 1)``. It never
-        includes the positive of an anchor or the anchor itself, but may include its hard negative.
-    """
-    count, size = len(views[among]), views.shape[1]
-    if sentence_ids is None:
-        return torch.zeros(size, count * size, dtype=torch.bool, device=views.device)
-    candidates = sentence_ids[: len(views)][among].flatten()
-    equal = (candidates == sentence_ids[0, :, None]) | (candidates == sentence_ids[1, :, None])
-    equal |= candidates == EMPTY
-    for further in sentence_ids[len(views) :]:  # few, since the rows of an anchor meet in few batches
-        equal |= candidates == further[:, None]
-    return equal & ~torch.eye(size, count * size, dtype=torch.bool, device=views.device)
+        The arguments are those of `forward`.
+        """
+        noted: dict[str, Tensor] = getattr(self, "observed", {})  # in the last call of a loss of version 0.3
+        return noted
 
 
 def upcast(tensor: Tensor) -> Tensor:
@@ -206,12 +187,6 @@ def require(loss: Loss, **given: Tensor | None) -> Tensor:
     if value is None:
         raise ValueError(f"{type(loss).__name__} needs {name}, but got none.")
     return value
-
-
-def require_negatives(loss: Loss, views: Tensor) -> None:
-    """Reject a batch of one row without hard negatives, which has no negatives."""
-    if views.shape[1] < 2 and len(views) < 3:
-        raise ValueError(f"{type(loss).__name__} needs at least two rows, or three views; got one row.")
 
 
 def check(holds: bool, must: str, **argument: object) -> None:

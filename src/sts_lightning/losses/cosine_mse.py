@@ -1,4 +1,4 @@
-"""Sentence-BERT's regression of the cosine."""
+"""Regression of the cosine on the score of a pair, or on a teacher's similarity of it."""
 
 from __future__ import annotations
 
@@ -30,3 +30,40 @@ class CosineMSELoss(Loss):
         """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`."""
         cosines = cosine_rows(views[0], views[1])
         return F.mse_loss(cosines, require(self, labels=labels).to(cosines.dtype) / TOP_SCORE)
+
+
+class ScoreDistillationLoss(Loss):
+    r"""Mean squared difference of the cosine and the teacher's similarity of a pair.
+
+    .. math:: L = \frac1B \sum_i \bigl(\cos(u_i, v_i) - t_i\bigr)^2
+
+    It is `CosineMSELoss` with the teacher's similarity in place of a score. Labels are ignored, so unlabelled
+    pairs do as well.
+
+    Use it with ``auxiliary=teacher`` when pairs have no scores, or in ``loss=mix`` beside a loss that reads
+    the scores. `SimilarityDistillationLoss` compares every two sentences of a batch, and learns more from the
+    same sentences where the teacher is good at unrelated pairs too.
+
+    Example:
+        >>> loss = ScoreDistillationLoss()
+        >>> value = loss(torch.randn(2, 8, 16), teacher=torch.rand(8, 8))
+    """
+
+    needs = Needs(
+        views=(2,), labels=("none", "score", "class"), required_inputs=("teacher",), min_batch_for_gradient=1
+    )
+
+    def forward(self, views: Tensor, labels: Tensor | None = None, teacher: Tensor | None = None) -> Tensor:
+        """Compute the loss of views (2, B, D); labels are ignored. See `Loss.forward`.
+
+        Args:
+            views: The sentences of each pair.
+            labels: Ignored.
+            teacher: The teacher's similarities of first to second sentences, (B, B), of which the diagonal is
+                read.
+
+        Raises:
+            ValueError: The teacher's similarities are absent.
+        """
+        cosines = cosine_rows(views[0], views[1])
+        return F.mse_loss(cosines, require(self, teacher=teacher).diagonal().to(cosines.dtype))

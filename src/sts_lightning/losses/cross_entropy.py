@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import torch
+from typing import Any
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -15,7 +16,7 @@ class CrossEntropyLoss(Loss):
 
     .. math:: L = -\frac1B \sum_i \log \mathrm{softmax}(W [u_i; v_i; |u_i - v_i|] + b)_{y_i}
 
-    with K given by the data. ``observed`` has the accuracy.
+    with K given by the data. `metrics` has the accuracy.
 
     Use it when the classes of a pair have no order. For ordered classes, such as contradiction, neutral,
     entailment, the regression losses (`SmoothK2Loss`, `TranslatedReLULoss`) put the same features through
@@ -46,7 +47,9 @@ class CrossEntropyLoss(Loss):
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and classes (B,); see `Loss.forward`."""
         labels = require(self, labels=labels)
-        logits = self.logits(views[0], views[1])
-        with torch.no_grad():
-            self.observed = {"accuracy": (logits.argmax(dim=-1) == labels).float().mean()}
-        return F.cross_entropy(logits, labels)
+        return F.cross_entropy(self.logits(views[0], views[1]), labels)
+
+    def metrics(self, views: Tensor, labels: Tensor | None = None, **inputs: Any) -> dict[str, Tensor]:
+        """Return the accuracy."""
+        classes = self.logits(views[0], views[1]).argmax(dim=-1)
+        return {"accuracy": (classes == require(self, labels=labels)).float().mean()}

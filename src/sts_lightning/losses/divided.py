@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +26,7 @@ class DividedLoss(Loss):
     the batch, as the code of `AnglE
     <https://github.com/SeanLee97/AnglE/blob/f0efcb75c668d41510f9f70fc9db44c9966e1d16/angle_emb/angle.py#L402-L407>`_
     and BeLLM on four devices. Here the parts are consecutive examples, on any number of devices; their sizes
-    differ by at most one. ``observed`` has the means of the inner loss's quantities.
+    differ by at most one. `metrics` has the means of the inner loss's quantities.
 
     With ``drop_repeats`` the loss of a part is that of its rows without a sentence that the part had before,
     in an earlier row or in the row itself, as in the `collator of AnglE's code
@@ -54,7 +56,8 @@ class DividedLoss(Loss):
         if inner is None:
             raise ValueError("inner is empty, but divided needs the loss of each part: loss@loss.inner=NAME.")
         check(parts >= 1, "be at least 1", parts=parts)
-        if not set(required := inner.needs.required_inputs) <= set(DIVIDED):
+        required = inner.needs.required_inputs
+        if not set(required) <= set(DIVIDED):
             raise ValueError(
                 f"inner is {type(inner).__name__}, which needs {', '.join(required)} of the whole "
                 "batch; choose another loss."
@@ -62,16 +65,14 @@ class DividedLoss(Loss):
         self.inner = inner
         self.parts = parts
         self.drop_repeats = drop_repeats
-        read = DIVIDED if drop_repeats else inner.needs.optional_inputs
         self.needs = replace(
             inner.needs,
-            optional_inputs=tuple(name for name in read if name in DIVIDED),
+            required_inputs=DIVIDED if drop_repeats else required,
+            optional_inputs=tuple(
+                name for name in inner.needs.optional_inputs if name in DIVIDED and not drop_repeats
+            ),
             min_batch_for_gradient=parts * inner.needs.min_batch_for_gradient,
         )
-
-    def check_dimension(self, dimension: int) -> None:
-        """Reject a size that the inner loss cannot read; see `Loss.check_dimension`."""
-        self.inner.check_dimension(dimension)
 
     def forward(self, views: Tensor, labels: Tensor | None = None, **further: Tensor) -> Tensor:
         """Compute the mean of the inner loss over parts; a small batch has fewer of them.
@@ -84,7 +85,25 @@ class DividedLoss(Loss):
         Raises:
             ValueError: Repeats are dropped, but ``sentence_ids`` are absent.
         """
-        values, observed = [], []
+        values = [
+            self.inner(views[:, rows], None if labels is None else labels[rows], **arguments)
+            for rows, arguments in self._divide(views, further)
+        ]
+        return torch.stack(values).mean() if values else 0 * views.sum()
+
+    def metrics(self, views: Tensor, labels: Tensor | None = None, **inputs: Any) -> dict[str, Tensor]:
+        """Return the means of the inner loss's quantities over parts."""
+        of_parts = [
+            self.inner.metrics(views[:, rows], None if labels is None else labels[rows], **arguments)
+            for rows, arguments in self._divide(views, inputs)
+        ]
+        names = of_parts[0] if of_parts else ()
+        return {name: torch.stack([each[name].float() for each in of_parts]).mean() for name in names}
+
+    def _divide(
+        self, views: Tensor, further: Mapping[str, Tensor]
+    ) -> Iterator[tuple[slice | Tensor, dict[str, Tensor]]]:
+        """Yield the rows of each part that has any, and their further arguments."""
         parts = min(self.parts, max(1, views.shape[1] // self.inner.needs.min_batch))
         for part in range(parts):
             whole = Shard(part, parts).slice_of(views.shape[1])
@@ -94,15 +113,7 @@ class DividedLoss(Loss):
                 if not new:  # as the few rows of a small last batch may be
                     continue
                 rows = torch.tensor(new, device=views.device)
-            arguments = {name: value[:, rows] for name, value in self.inner.needs.select(further).items()}
-            values.append(self.inner(views[:, rows], None if labels is None else labels[rows], **arguments))
-            observed.append(self.inner.observed)
-        if not values:
-            return 0 * views.sum()
-        self.observed = {
-            name: torch.stack([of_part[name].float() for of_part in observed]).mean() for name in observed[0]
-        }
-        return torch.stack(values).mean()
+            yield rows, {name: value[:, rows] for name, value in self.inner.needs.select(further).items()}
 
 
 def _new_rows(sentence_ids: Tensor, part: slice) -> list[int]:

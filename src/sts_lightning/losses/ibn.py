@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -51,7 +52,7 @@ class IBNLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
-    needs = Needs(views=(2,), labels=("score",), optional_inputs=("sentence_ids",))
+    needs = Needs(views=(2,), labels=("score",))
 
     def __init__(
         self, scale: float = 20.0, positive_from: float = 4.0, equal_sentences: EqualSentences = "negatives"
@@ -63,6 +64,8 @@ class IBNLoss(Loss):
         self.scale = scale
         self.positive_from = positive_from
         self.equal_sentences: EqualSentences = equal_sentences
+        if equal_sentences == "positives":
+            self.needs = replace(self.needs, required_inputs=("sentence_ids",))
 
     def forward(
         self, views: Tensor, labels: Tensor | None = None, sentence_ids: Tensor | None = None

@@ -15,8 +15,6 @@ from sts_lightning.losses.mix import check_names
 class JointLoss(Loss):
     """The loss of the part of joint data that a batch is from.
 
-    ``observed`` has the value under the name of the part, and the further quantities of its loss after that.
-
     Use it with ``data=joint``, of which each batch has examples of one part: InfoNCE for NLI triplets and
     Pearson for scored pairs in one run.
 
@@ -40,11 +38,6 @@ class JointLoss(Loss):
         needs = Needs.any(loss.needs for loss in parts.values())
         self.needs = replace(needs, optional_inputs=(*needs.optional_inputs, "part"))
 
-    def check_dimension(self, dimension: int) -> None:
-        """Reject a size that the loss of a part cannot read; see `Loss.check_dimension`."""
-        for loss in self.parts.values():
-            loss.check_dimension(dimension)
-
     def forward(
         self, views: Tensor, labels: Tensor | None = None, *, part: str = "", **further: Tensor
     ) -> Tensor:
@@ -56,10 +49,21 @@ class JointLoss(Loss):
             part: Name of the part that the batch is from.
             **further: Arguments that losses take; that of the part gets those that it takes.
         """
+        loss = self.of(part)
+        value: Tensor = loss(views, labels, **loss.needs.select(further))
+        return value
+
+    def metrics(
+        self, views: Tensor, labels: Tensor | None = None, *, part: str = "", **inputs: Any
+    ) -> dict[str, Tensor]:
+        """Return the value under the name of the part, and the quantities of its loss after that."""
+        loss, value = self.of(part), self(views, labels, part=part, **inputs)
+        of_part = loss.metrics(views, labels, **loss.needs.select(inputs))
+        return {part: value, **{f"{part}/{name}": quantity for name, quantity in of_part.items()}}
+
+    def of(self, part: str) -> Loss:
+        """Return the loss of a part."""
         if part not in self.parts:
             raise ValueError(f"JointLoss needs part, one of {', '.join(self.parts)}; got {part!r}.")
-        loss = self.parts[part]
-        value: Tensor = loss(views, labels, **loss.needs.select(further))
-        observed = {f"{part}/{name}": quantity for name, quantity in loss.observed.items()}
-        self.observed = {part: value.detach(), **observed}
-        return value
+        loss: Loss = self.parts[part]
+        return loss

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sts_lightning.losses.base import Loss
-from sts_lightning.losses.vector_distillation import VectorDistillationLoss
 
 EMBEDDINGS = ("negatives", "second")
 """Further arguments of a loss that are embeddings, and so are truncated like the views."""
@@ -20,17 +20,16 @@ class MatryoshkaLoss(Loss):
 
     .. math:: L = \sum_{d \in M} c_d\, L_{\text{inner}}\bigl(z_{1:d}\bigr)
 
-    so that the first d values of a vector are themselves an embedding, for every d in M. ``observed`` has the
-    inner loss of each size, and its further quantities at the largest. The inner loss may be any loss without
-    a head, which has weights for all D values, ``loss=mix`` included; but not `VectorDistillationLoss`, which
-    compares whole vectors.
+    so that the first d values of a vector are themselves an embedding, for every d in M. The inner loss
+    may be any loss without a head, which has weights for all D values, ``loss=mix`` included; but not
+    `VectorDistillationLoss`, which compares whole vectors.
 
     Use it when vectors will be stored or compared at several sizes. Include D in the sizes if the whole
     vector will be used.
 
     Args:
         inner: The loss.
-        dimensions: M, sizes in falling or rising order, each at least 1 and at most D.
+        dimensions: M, different sizes, each at least 1 and at most D.
         weights: c, one for each size, finite, not negative and not all 0; null for 1 each.
         dimension: D, the size of an embedding, if it is known.
 
@@ -59,19 +58,12 @@ class MatryoshkaLoss(Loss):
                 f"inner is {type(inner).__name__}, whose head has weights for the whole vector; choose a "
                 "loss without a head."
             )
-        if any(isinstance(part, VectorDistillationLoss) for part in inner.modules()):
-            raise ValueError(
-                "inner is VectorDistillationLoss, which compares whole vectors; choose another loss."
-            )
         sizes = list(dimensions or [])
-        ordered = all(a < b for a, b in pairwise(sizes)) or all(a > b for a, b in pairwise(sizes))
-        if not sizes or min(sizes) < 1 or not ordered:
-            raise ValueError(f"dimensions must be different sizes of at least 1, in order, got {dimensions}.")
+        if not sizes or min(sizes) < 1 or len(set(sizes)) < len(sizes):
+            raise ValueError(f"dimensions must be different sizes of at least 1, got {dimensions}.")
         self.dimensions = sizes
-        if dimension is not None:
-            self.check_dimension(dimension)
-        for size in sizes:
-            inner.check_dimension(size)
+        if dimension is not None:  # before weights are loaded
+            self._check_sizes(dimension)
         self.weights = [1.0] * len(sizes) if weights is None else list(weights)
         if len(self.weights) != len(sizes):
             raise ValueError(f"weights must be one for each of {len(sizes)} dimensions, got {self.weights}.")
@@ -80,13 +72,6 @@ class MatryoshkaLoss(Loss):
         self.inner = inner
         self.needs = inner.needs
 
-    def check_dimension(self, dimension: int) -> None:
-        """Reject embeddings that are smaller than one of the sizes; see `Loss.check_dimension`."""
-        if max(self.dimensions) > dimension:
-            raise ValueError(
-                f"dimensions must be at most {dimension}, the size of a vector, got {self.dimensions}."
-            )
-
     def forward(self, views: Tensor, labels: Tensor | None = None, **further: Tensor) -> Tensor:
         """Compute the weighted sum of the inner loss over sizes; see `Loss.forward`.
 
@@ -94,13 +79,33 @@ class MatryoshkaLoss(Loss):
             views: Embeddings, (V, B, D).
             labels: Scores or classes, (B,), or None.
             **further: Arguments that the inner loss takes.
+
+        Raises:
+            ValueError: A size is larger than D.
         """
-        values, observed = {}, {}
-        for size in self.dimensions:
-            truncated = {name: further[name][..., :size] for name in EMBEDDINGS if name in further}
-            values[size] = self.inner(views[..., :size], labels, **further | truncated)
-            if size == max(self.dimensions):
-                observed = self.inner.observed
-        self.observed = {**{f"first_{size}": value.detach() for size, value in values.items()}, **observed}
-        pairs = zip(self.weights, values.values(), strict=True)
-        return torch.stack([weight * value for weight, value in pairs]).sum()
+        self._check_sizes(views.shape[-1])
+        values = [
+            weight * self.inner(views[..., :size], labels, **_first(size, further))
+            for size, weight in zip(self.dimensions, self.weights, strict=True)
+        ]
+        return torch.stack(values).sum()
+
+    def metrics(self, views: Tensor, labels: Tensor | None = None, **inputs: Any) -> dict[str, Tensor]:
+        """Return the inner loss of each size, and its further quantities at the largest."""
+        values = {
+            f"first_{size}": self.inner(views[..., :size], labels, **_first(size, inputs))
+            for size in self.dimensions
+        }
+        largest = max(self.dimensions)
+        return values | self.inner.metrics(views[..., :largest], labels, **_first(largest, inputs))
+
+    def _check_sizes(self, dimension: int) -> None:
+        if max(self.dimensions) > dimension:
+            raise ValueError(
+                f"dimensions must be at most {dimension}, the size of a vector, got {self.dimensions}."
+            )
+
+
+def _first(size: int, further: Mapping[str, Any]) -> dict[str, Any]:
+    """Truncate the arguments that are embeddings."""
+    return {name: value[..., :size] if name in EMBEDDINGS else value for name, value in further.items()}

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +28,6 @@ class MixLoss(Loss):
     r"""Weighted sum of several losses on the same batch.
 
     .. math:: L = \sum_k w_k L_k
-
-    ``observed`` has the value of each term and the further quantities of the terms; those that occur in more
-    than one term are preceded by its name.
 
     Use it when an objective has several terms, as those of AnglE (``experiment=angle_llama``) and PromCSE
     (``experiment=promcse_sup``) have. The terms must accept the same views and labels.
@@ -79,11 +77,6 @@ class MixLoss(Loss):
                 + "."
             )
 
-    def check_dimension(self, dimension: int) -> None:
-        """Reject a size that a term cannot read; see `Loss.check_dimension`."""
-        for _, term in self._items():
-            term.check_dimension(dimension)
-
     def forward(self, views: Tensor, labels: Tensor | None = None, **further: Tensor) -> Tensor:
         """Compute the weighted sum of the terms; see `Loss.forward`.
 
@@ -92,14 +85,25 @@ class MixLoss(Loss):
             labels: Scores or classes, (B,), or None.
             **further: Arguments that terms take, each passed to the terms that take it.
         """
-        values = {name: term(views, labels, **term.needs.select(further)) for name, term in self._items()}
-        self.observed = {name: value.detach() for name, value in values.items()}
-        counts = Counter(key for _, term in self._items() for key in term.observed)
-        for name, term in self._items():
-            for key, value in term.observed.items():
-                shared = counts[key] > 1 or key in values
-                self.observed[f"{name}/{key}" if shared else key] = value
+        values = self._values(views, labels, further)
         return torch.stack([self.weights[name] * value for name, value in values.items()]).sum()
+
+    def metrics(self, views: Tensor, labels: Tensor | None = None, **inputs: Any) -> dict[str, Tensor]:
+        """Return the value of each term, and the quantities of the terms.
+
+        Those that occur in more than one term are preceded by its name.
+        """
+        found = self._values(views, labels, inputs)
+        of_terms = {
+            name: term.metrics(views, labels, **term.needs.select(inputs)) for name, term in self._items()
+        }
+        counts = Counter([*found, *(key for each in of_terms.values() for key in each)])
+        for name, each in of_terms.items():
+            found |= {key if counts[key] == 1 else f"{name}/{key}": value for key, value in each.items()}
+        return found
+
+    def _values(self, views: Tensor, labels: Tensor | None, further: Mapping[str, Any]) -> dict[str, Tensor]:
+        return {name: term(views, labels, **term.needs.select(further)) for name, term in self._items()}
 
     def _items(self) -> list[tuple[str, Loss]]:
         # The test is for the type checker, to which the values of a ModuleDict are modules.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +49,7 @@ class SiameseRegressionLoss(Loss):
 
     Labels are mapped to evenly spaced nodes: label y is mapped to d y, whether y is a class 0, 1, ..., K-1
     or a score in [0, 5]. ``clamp`` reads a prediction beyond an end node as the end node. Subclasses define
-    the penalty; ``observed`` has the accuracy of the prediction rounded to the nearest node.
+    the penalty; `metrics` has the accuracy of the prediction rounded to the nearest node.
 
     What the paper's code does otherwise is in `papers.losses.paper_code`.
 
@@ -98,10 +98,12 @@ class SiameseRegressionLoss(Loss):
         """Compute the loss of views (2, B, D) and scores or classes (B,); see `Loss.forward`."""
         labels = require(self, labels=labels)
         prediction = self.predict(views[0], views[1])
-        with torch.no_grad():
-            rounded = (prediction / self.spacing).round().clamp(0, self.top_label)
-            self.observed = {"accuracy": (rounded == labels.round()).float().mean()}
         return self.penalty(self.error(prediction, labels).abs()).mean()
+
+    def metrics(self, views: Tensor, labels: Tensor | None = None, **inputs: Any) -> dict[str, Tensor]:
+        """Return the accuracy."""
+        rounded = (self.predict(views[0], views[1]) / self.spacing).round().clamp(0, self.top_label)
+        return {"accuracy": (rounded == require(self, labels=labels).round()).float().mean()}
 
     def error(self, prediction: Tensor, labels: Tensor) -> Tensor:
         """Compute the distances of clamped predictions from their labels' nodes: (B,), (B,) -> (B,)."""

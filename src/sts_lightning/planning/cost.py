@@ -354,7 +354,7 @@ def _count(
         pairs, sentences = DEV_PAIRS, REPORT_SENTENCES if final else DEV_SENTENCES
         notes.append(f"{examples:,} examples as published, of about {row} tokens; the data is not here")
     else:
-        data.num_workers, data.masked = 0, ()  # known positives change the order of rows alone
+        data.num_workers, data.numbered = 0, ()  # known positives change the order of rows alone
         data.connect(encoder.prepare(chunk, True), encoder.prepare(chunk, False))
         loader = data.train_dataloader()
         batches, seen = len(loader), [batch.rows for batch in itertools.islice(loader, SAMPLE)]

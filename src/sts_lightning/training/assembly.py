@@ -172,6 +172,8 @@ def make_data(cfg: DictConfig) -> DataModule:
         parts["parts"], sizes = _make_parts(cfg.data.parts, facts)
         if loading["batch_size"] is None:
             loading["batch_size"] = sizes
+        masks = {name: bool(node.get("mask_repeats", True)) for name, node in items(cfg.data.parts)}
+        loading.setdefault("mask_repeats", masks)
     data_set: DataSet = build("data", _without_loading(cfg.data), DataSet, facts, **parts)
     with name_setting("data", cfg.data):
         data = DataModule(data_set, **loading)

@@ -242,8 +242,8 @@ class STSModule(pl.LightningModule):
                 further[self.auxiliary.provides] = self.auxiliary(step)
         with torch.autocast(views.device.type, enabled=False):  # losses are computed in float32
             loss = self._loss(views, batch.labels, further)
-        self._keep_loss(loss.detach())
-        self._log_step(loss.detach(), batch)
+            self._keep_loss(loss.detach())
+            self._log_step(loss.detach(), batch, views, further)
         self._finished = step
         return loss
 
@@ -418,14 +418,19 @@ class STSModule(pl.LightningModule):
             check_scalar(loss, self.loss, trains=True)
         return loss
 
-    def _log_step(self, loss: Tensor, batch: Batch[TokenizedBatch]) -> None:
-        batch_size, observed = batch.size, self.loss.observed
+    @torch.no_grad()
+    def _log_step(
+        self, loss: Tensor, batch: Batch[TokenizedBatch], views: Tensor, further: dict[str, Any]
+    ) -> None:
+        batch_size, step = batch.size, self.global_step + 1
         self.log("train/loss", loss, batch_size=batch_size)
-        for name, value in observed.items() if not batch.part else ():
-            self.log(f"train/{name}", value, batch_size=batch_size)
-        step = self.global_step + 1
-        if batch.part and step % self.trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
-            self.log_at({f"train/{name}": float(value) for name, value in observed.items()}, step)
+        if step % self.trainer.log_every_n_steps == 0 or self.trainer.should_stop:  # type: ignore[attr-defined]
+            found = self.loss.metrics(views, batch.labels, **further)
+            metrics = {f"train/{name}": value for name, value in found.items()}
+            if batch.part:
+                self.log_at({name: float(value) for name, value in metrics.items()}, step)
+            else:
+                self.log_dict(metrics, batch_size=batch_size)
         rates = [group["lr"] for group in self.trainer.optimizers[0].param_groups]
         self.log("lr", on_host(max(rates)), batch_size=batch_size)
         if self.trainer.progress_bar_callback is not None and self._last_loss is not None:

@@ -30,7 +30,7 @@ from sts_lightning.data.files import find_files, weighted
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.table import SCORE_RANGE
 from sts_lightning.losses import all_losses
-from sts_lightning.losses.base import LABEL_WORDS, Loss, check_declared
+from sts_lightning.losses.base import FROM_BATCH, LABEL_WORDS, Loss, check_declared
 from sts_lightning.losses.joint import JointLoss
 from sts_lightning.models.text.template import SLOT
 from sts_lightning.runs.folder import RunFolder
@@ -212,7 +212,7 @@ def _auxiliary(components: Components) -> Iterator[ConfigError]:
         able = ", ".join(stem for stem, other in all_losses().items() if supplied in other.needs.inputs)
         text = f"auxiliary: {name} takes no {supplied}. Losses that do: {able or 'none'}."
         yield ConfigError(text, key="auxiliary")
-    for argument in sorted(set(loss.needs.required_inputs) - {supplied}):
+    for argument in sorted(set(loss.needs.required_inputs) - {supplied, *FROM_BATCH}):
         text = f"{name} needs an auxiliary model that provides {argument}."
         hint = f"Choose auxiliary={', '.join(files_of('auxiliary'))}, or an experiment that has it."
         yield ConfigError(text, key="auxiliary", hint=hint)
@@ -336,13 +336,13 @@ def check_examples(loss: Loss, data: DataModule) -> None:
         for inner in each.modules():
             if not isinstance(inner, Loss) or sum(isinstance(m, Loss) for m in inner.modules()) > 1:
                 continue  # what is around a loss hands the numbers on
-            counted_too, hint = "", "Leave out mask_repeats=false"
-            if part.classes and getattr(inner, "mask_repeats", True) is False:
+            place = f"data.parts.{name}" if name else "data"
+            counted_too, hint = "", f"Leave out {place}.mask_repeats=false"
+            masks = data.mask_repeats[name] and "sentence_ids" in inner.needs.inputs
+            if part.classes and not data.mask_repeats[name]:
                 counted_too = "texts of a class as negatives of each other"
-            masks = getattr(inner, "mask_repeats", "sentence_ids" in inner.needs.inputs)
             if empty and (not masks or "masked_lm" in each.needs.required_inputs):
                 counted_too = f"{counted(empty, 'empty place')} of rows with few hard negatives"
-                place = f"data.parts.{name}" if name else "data"
                 hint += f", choose a loss that leaves them out, such as infonce, or set {place}.negatives=0"
             if counted_too:
                 text = f"{type(inner).__name__} would count {counted_too}."

@@ -153,9 +153,10 @@ def prepare(
         encoder.prepare(machine.chunk_tokens, training=False),
         encoder.tokenizer,
     )
-    losses = losses_by_part(loss, data).items()
-    data.masked = [
-        name for name, part in losses if any(getattr(m, "mask_repeats", False) for m in part.modules())
+    data.numbered = [
+        name
+        for name, each in losses_by_part(loss, data).items()
+        if "sentence_ids" in (each.needs.inputs if data.mask_repeats[name] else each.needs.required_inputs)
     ]
     steps = count_steps(cfg.trainer, len(data.train_dataloader()))
     _check_length(run, steps.total_steps, made)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from sts_lightning.config.check import check_config
+from sts_lightning.config.check import check_config, nodes
 from sts_lightning.config.folders import files_of
 from sts_lightning.config.stored import requests
-from tests.support.loss_cases import masks
+from sts_lightning.losses import all_losses
 from tests.support.run_entries import composed
 
 
@@ -36,6 +36,8 @@ GROUPS = (
     "debug",
 )
 
+MASKING = {kind.__name__ for kind in all_losses().values() if "sentence_ids" in kind.needs.inputs}
+
 UNNAMED = ("encoder", "decoder")
 """Starting points for any model, which have to be given one."""
 
@@ -49,4 +51,8 @@ def test_every_choice_fits_its_target_and_needs_no_consent(chosen: str, tmp_path
     values: Any = OmegaConf.to_container(checked, resolve=True)
     assert list(requests(values)) == []
     if chosen.startswith("experiment="):  # the papers' code masks nothing, and our scores were measured so
-        assert set(masks(values["loss"])) <= {False}
+        of_parts = values["loss"]["parts"] if values["data"].get("parts") else {"": values["loss"]}
+        for name, loss in of_parts.items():
+            data = values["data"]["parts"][name] if name else values["data"]
+            classes = {str(node.get("_target_")).rpartition(".")[2] for _, node in nodes(loss)}
+            assert data["mask_repeats"] is False or not classes & MASKING

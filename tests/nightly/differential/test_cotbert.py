@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.nightly.differential.compare import ROUNDING, SENTENCES, spread, views

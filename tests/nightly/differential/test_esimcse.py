@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.papers.auxiliary.momentum_queue import MomentumQueue, PaperCodeMomentumQueue
 from sts_lightning.papers.auxiliary.second_encoder import first_sentences

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sts_lightning.data.readers.sts_sets import load_sts_tasks
 from sts_lightning.evaluation.sts import evaluate_sts
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.papers.losses.paper_code import PaperCodePearsonLoss

@@ -14,8 +14,7 @@ from transformers import DynamicCache
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from sts_lightning.losses.base import Loss
-from sts_lightning.losses.energy import EnergyLoss
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import EnergyLoss, InfoNCELoss
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.papers.losses.paper_code import PaperCodeMixCSELoss
 from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.nightly.differential.compare import SENTENCES, close, right_padded, spread, views

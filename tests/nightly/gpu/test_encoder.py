@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sts_lightning.core.choices import Quantization
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.losses.pearson import PearsonLoss
 from tests.nightly.gpu.steps import decoder, difference, step
 from tests.support.sentences import TEXTS

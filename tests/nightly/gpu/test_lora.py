@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sts_lightning.core.choices import Quantization
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.models.compute import lora
 from sts_lightning.models.compute.lora import FusedLayer, fuse
 from sts_lightning.models.encoder import SentenceEncoder

@@ -8,7 +8,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import check_config
-from sts_lightning.config.compose import compose_job
+from sts_lightning.config.compose import compose_job, compose_train
 from sts_lightning.core.errors import ConfigError
 
 Config = Callable[..., DictConfig]
@@ -47,12 +47,22 @@ def test_the_path_is_asked_for_as_it_is_typed(config: Config) -> None:
 
 
 def test_a_setting_of_an_experiment_beside_another_loss_can_be_left_out(config: Config) -> None:
-    mine = ["experiment=simcse_sup", "loss=cross_entropy"]  # as a loss of one's own, without the setting
-    with pytest.raises(ConfigError, match=r"^loss\.mask_repeats: no such setting") as caught:
+    mine = ["experiment=bellm", "loss=infonce"]  # as a loss of one's own, without the setting
+    with pytest.raises(ConfigError, match=r"^loss\.drop_repeats: no such setting") as caught:
         check_config(config(*mine))
     assert caught.value.hint is not None
-    assert "'~loss.mask_repeats'" in caught.value.hint
-    check_config(config(*mine, "~loss.mask_repeats"))
+    assert "'~loss.drop_repeats'" in caught.value.hint
+    check_config(config(*mine, "~loss.drop_repeats"))
+
+
+def test_the_mask_of_copies_is_a_setting_of_the_data(config: Config) -> None:
+    loss = ["loss=infonce", "data=nli_triplets"]
+    with pytest.raises(ConfigError, match=r"^loss\.mask_repeats: no such setting") as added:
+        check_config(config(*loss, "+loss.mask_repeats=false"))
+    with pytest.raises(ConfigError, match=r"^loss\.mask_repeats: no such setting") as typed:
+        compose_train([*loss, "loss.mask_repeats=false"])
+    assert "data.mask_repeats" in str(typed.value.hint)
+    assert "data.mask_repeats" in str(added.value.hint)
 
 
 def test_a_check_resolves_a_copy(config: Config) -> None:

@@ -16,6 +16,7 @@ from sts_lightning.config.stored import MOVED, check, read_settings, requests
 from sts_lightning.core.errors import CheckpointError, UntrustedError
 from sts_lightning.losses import all_losses
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.state import differing
 from tests.conftest import OF_ENCODER, SHORT_RUN
 
 Config = Callable[..., DictConfig]
@@ -89,6 +90,67 @@ def test_one_step_as_version_0_3_stored_it(stored: tuple[RunFolder, dict[str, An
     OmegaConf.save(OmegaConf.create(values), run.config_file)
     cfg = check_config(run.load_config())
     assert (repr(cfg.trainer.val_every), repr(cfg.optim.warmup)) == ("1", "1")
+
+
+def infonce(**settings: Any) -> dict[str, Any]:
+    """The loss as version 0.3 stored it."""
+    return {"_target_": "sts_lightning.losses.infonce.InfoNCELoss", **settings}
+
+
+ON, OFF = infonce(mask_repeats=True), infonce(mask_repeats=False)
+DIVIDED, JOINT, MIX = (
+    {"_target_": f"sts_lightning.losses.{kind}"}
+    for kind in ("divided.DividedLoss", "joint.JointLoss", "mix.MixLoss")
+)
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected", "left_out"),
+    [
+        (ON, {"": True}, ""),
+        (infonce(), {"": None}, ""),
+        ({**DIVIDED, "inner": OFF, "parts": 4}, {"": False}, ""),
+        ({**JOINT, "parts": {"a": OFF, "b": infonce()}}, {"a": False, "b": None}, ""),
+        (
+            {**MIX, "terms": {"a": ON, "b": OFF}},
+            {"": None},
+            "loss.terms.a.mask_repeats, loss.terms.b.mask_repeats",
+        ),
+    ],
+)
+def test_the_mask_of_copies_as_version_0_3_stored_it(
+    loss: dict[str, Any],
+    expected: dict[str, bool | None],
+    left_out: str,
+    stored: tuple[RunFolder, dict[str, Any]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run, values = stored
+    data, parts = values["data"], expected.keys() - {""}
+    del data["mask_repeats"]
+    joint = {"_target_": "sts_lightning.data.joint.joint", "parts": {name: {**data} for name in parts}}
+    values |= {"loss": loss, "data": joint if parts else data}
+    run.config_file.write_text(yaml.safe_dump(values))
+    cfg = run.load_config()
+    found = {name: (cfg.data.parts[name] if name else cfg.data).get("mask_repeats") for name in expected}
+    assert found == expected
+    assert ("left out, since this version lacks it" in caplog.text) == bool(left_out)
+    assert left_out in caplog.text
+
+
+@pytest.mark.parametrize("mask", [True, False])
+def test_a_run_of_version_0_3_is_the_same_run(mask: bool, config: Config, tmp_path: Path) -> None:
+    run, same, other = (
+        RunFolder(tmp_path),
+        *(config(*SETTINGS, f"data.mask_repeats={each}") for each in (mask, not mask)),
+    )
+    run.save_config(same)
+    values = yaml.safe_load(run.config_file.read_text())
+    del values["data"]["mask_repeats"]
+    values["loss"] |= infonce(mask_repeats=mask)
+    run.config_file.write_text(yaml.safe_dump(values))
+    assert differing(run, same) == []
+    assert differing(run, other) == ["data.mask_repeats"]
 
 
 def test_settings_without_a_default(stored: tuple[RunFolder, dict[str, Any]]) -> None:

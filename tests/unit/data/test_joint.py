@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data.module import DataModule
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.losses.joint import JointLoss
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.training.assembly import make_data

@@ -17,7 +17,7 @@ from sts_lightning.data.loader import EpochBatches, PartRows
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.positives import TokenIds, known_positives
 from sts_lightning.data.table import Table
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.testing.toy import toy
 
 NAMES = ("sentence1", "sentence2", "sentence3")
@@ -94,10 +94,11 @@ def test_a_perfect_encoder_has_no_loss_on_spellings() -> None:
     assert loss(views, sentence_ids=torch.tensor(ids(source, rows))).item() > 2
 
 
-def module(source: Table, **settings: Any) -> DataModule:
+def module(source: Table, mask: bool = True, **settings: Any) -> DataModule:
     read = toy(train_size=4, dev_size=4, test_size=4).read()
     splits = Splits(source.read_from("mine"), read.dev, read.tests)
-    return DataModule(replace(DataSet(lambda: splits, column_views(2), "none"), **settings), batch_size=4)
+    data_set = replace(DataSet(lambda: splits, column_views(2), "none"), **settings)
+    return DataModule(data_set, batch_size=4, mask_repeats=mask)
 
 
 def test_the_loader_knows_the_table_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -113,20 +114,23 @@ def test_the_loader_knows_the_table_and_says_so(caplog: pytest.LogCaptureFixture
     assert lines[0].startswith("1 anchor with several positives (3 rows): ")
 
 
-def test_a_loss_without_the_mask_has_the_old_batches() -> None:
+def test_without_the_mask_batches_have_any_rows() -> None:
     source = table(*(f"question {row % 2}|{row}" for row in range(8)))
     batches = {}
-    for masked in ([""], []):
-        data = module(source)
+    for mask in (False, True):
+        data = module(source, mask)
         data.connect(keep, keep)
         data.setup()
-        data.masked = masked
-        batches[len(masked)] = list(data.train_dataloader())
+        batches[mask] = list(data.train_dataloader())
     plain = EpochBatches([PartRows([(8, 8)], 4)], data.seed)
     rows = [[int(text) for text in batch.rows[1]] for batch in batches[0]]
     assert rows == list(plain)
     assert [batch.sentence_ids.shape for batch in batches[0]] == [(2, 4), (2, 4)]
     assert [batch.sentence_ids.shape for batch in batches[1]] == [(3, 4), (3, 4)]  # each question twice
+    data.numbered = ()  # as for a loss that reads no numbers
+    unnumbered = list(data.train_dataloader())
+    assert [batch.sentence_ids for batch in unnumbered] == [None, None]
+    assert [[int(text) for text in batch.rows[1]] for batch in unnumbered] == rows
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from sts_lightning.data.module import DataModule
 from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.rows import labels_file, triplets_file
 from sts_lightning.evaluation.unseen_text import columns_of
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.vector_distillation import VectorDistillationLoss
 from sts_lightning.papers.losses.infocse import InfoCSELoss
@@ -249,27 +249,30 @@ def test_truncation_is_reported_of_lists_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loss", "accepted"),
+    ("loss", "mask", "accepted"),
     [
-        (InfoNCELoss(), True),
-        (MatryoshkaLoss(InfoNCELoss(), [4]), True),
-        (InfoNCELoss(mask_repeats=False), False),
-        (MatryoshkaLoss(InfoNCELoss(mask_repeats=False), [4]), False),
-        (InfoCSELoss(), False),  # its language model reads all texts
-        (VectorDistillationLoss(), False),
+        (InfoNCELoss(), True, True),
+        (MatryoshkaLoss(InfoNCELoss(), [4]), True, True),
+        (InfoNCELoss(), False, False),
+        (MatryoshkaLoss(InfoNCELoss(), [4]), False, False),
+        (InfoCSELoss(), True, False),  # its language model reads all texts
+        (VectorDistillationLoss(), True, False),
     ],
 )
 def test_losses_that_count_empty_places_are_rejected(
-    loss: Any, accepted: bool, tmp_path: Path, dev: str
+    loss: Any, mask: bool, accepted: bool, tmp_path: Path, dev: str
 ) -> None:
     data = module(triplets_file, put(tmp_path, "a.jsonl", LISTS), dev)
+    data.mask_repeats = {"": mask}
     if accepted:
         check_examples(loss, data)
     else:
         with pytest.raises(ConfigError, match=r"would count 1 empty place of rows") as caught:
             check_examples(loss, data)
         assert "data.negatives=0" in str(caught.value.hint)
-    check_examples(loss, module(triplets_file, put(tmp_path, "b.jsonl", LISTS[2:]), dev))
+    data = module(triplets_file, put(tmp_path, "b.jsonl", LISTS[2:]), dev)
+    data.mask_repeats = {"": mask}
+    check_examples(loss, data)
 
 
 CLASSES = [
@@ -385,5 +388,6 @@ def test_the_texts_of_a_class_go_to_different_batches(tmp_path: Path, dev: str) 
 def test_a_loss_without_masks_is_rejected(tmp_path: Path, dev: str) -> None:
     data = module(labels_file, labelled(tmp_path), dev)
     check_examples(InfoNCELoss(), data)
+    data.mask_repeats = {"": False}
     with pytest.raises(ConfigError, match="texts of a class as negatives"):
-        check_examples(InfoNCELoss(mask_repeats=False), data)
+        check_examples(InfoNCELoss(), data)

@@ -7,8 +7,7 @@ import pytest
 import torch
 from scipy.special import expit
 
-from sts_lightning.losses.bixse import BiXSELoss
-from sts_lightning.losses.sigmoid import SigmoidLoss
+from sts_lightning.losses.contrastive import BiXSELoss, SigmoidLoss
 from tests.support.loss_cases import batch
 
 
@@ -30,8 +29,8 @@ def test_with_the_highest_scores_it_is_the_sigmoid_loss() -> None:
     views, _ = batch(BiXSELoss(), 8)
     ids = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 8, 12, 13, 14]])  # a copy of a sentence
     expected = SigmoidLoss()(views, sentence_ids=ids)
-    torch.testing.assert_close(BiXSELoss()(views, torch.full((8,), 5.0), ids), expected)
-    assert BiXSELoss(mask_repeats=False)(views, torch.full((8,), 5.0), ids) > expected
+    torch.testing.assert_close(BiXSELoss()(views, torch.full((8,), 5.0), sentence_ids=ids), expected)
+    assert BiXSELoss()(views, torch.full((8,), 5.0)) > expected
 
 
 def test_one_pair_is_fitted_to_its_score() -> None:

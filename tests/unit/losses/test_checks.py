@@ -12,6 +12,7 @@ from torch import Tensor
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss, Needs, check_declared, check_scalar
+from sts_lightning.losses.mix import MixLoss
 from sts_lightning.testing.toy import toy
 from sts_lightning.workflows.preflight import check_fit
 from tests.support.data_modules import data_module
@@ -67,6 +68,18 @@ def test_a_loss_of_0_3_declares_the_same_by_attributes() -> None:
     assert Earlier.needs == expected
     assert Later.needs == replace(expected, labels=("score",))
     assert Loss.needs == Needs()
+
+
+def test_what_a_loss_of_0_3_notes_is_logged() -> None:
+    class Noting(Own):
+        def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
+            self.observed = {"size": torch.tensor(views.shape[1])}
+            return super().forward(views, labels)
+
+    views = torch.randn(2, 5, 4)
+    assert Noting().metrics(views) == {}
+    loss = MixLoss({"a": Noting(), "b": Own()}, {"a": 1.0, "b": 1.0})
+    assert loss.metrics(views)["size"] == 5
 
 
 PAIRS = Needs((2,), ("score",), False, ("sentence_ids",), (), 1, 1, False)

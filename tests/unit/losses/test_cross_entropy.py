@@ -25,7 +25,7 @@ def test_equals_the_written_formula() -> None:
     assert labels is not None
     torch.testing.assert_close(loss(torch.stack([u, v]), labels), F.cross_entropy(logits, labels))
     right = (logits.argmax(dim=1) == labels).float().mean()
-    assert loss.observed["accuracy"] == right
+    assert loss.metrics(torch.stack([u, v]), labels)["accuracy"] == right
 
 
 def test_has_one_logit_for_each_class() -> None:

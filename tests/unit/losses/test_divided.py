@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from sts_lightning.losses import all_losses
-from sts_lightning.losses.decoupled import DecoupledLoss
+from sts_lightning.losses.contrastive import DecoupledLoss, InfoNCELoss
 from sts_lightning.losses.divided import DividedLoss
 from sts_lightning.losses.ibn import IBNLoss
-from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.pearson import PearsonLoss
 from tests.support.loss_cases import batch, make
@@ -120,7 +119,7 @@ def test_one_part_is_the_inner_loss_where_parts_suffice(stem: str) -> None:
     expected = inner(*given)
     torch.manual_seed(0)
     torch.testing.assert_close(loss(*given), expected)
-    assert loss.observed.keys() == inner.observed.keys()
+    assert loss.metrics(*given).keys() == inner.metrics(*given).keys()
 
 
 def test_a_small_last_batch_has_fewer_parts() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sts_lightning.losses.energy import EnergyLoss
+from sts_lightning.losses.contrastive import EnergyLoss
 
 
 def test_by_hand() -> None:

@@ -7,8 +7,7 @@ import pytest
 import torch
 from scipy.special import logsumexp
 
-from sts_lightning.losses.gist import GISTLoss
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import GISTLoss, InfoNCELoss
 from tests.support.loss_cases import batch
 
 
@@ -40,7 +39,7 @@ def test_the_model_guides_itself(count: int, margin: float) -> None:
     guides = [(unit[0] @ view.T).numpy() for view in unit[1:]]
     loss = GISTLoss(margin=margin)
     assert loss(views).item() == pytest.approx(slow(views, guides, margin, 0.05))
-    assert loss.observed["masked"] > 0.1
+    assert loss.metrics(views)["masked"] > 0.1
     assert loss(views) < InfoNCELoss()(views)
 
 
@@ -58,14 +57,13 @@ def test_with_nothing_masked_it_is_infonce() -> None:
     loss = GISTLoss(margin=1.99)
     views, _ = batch(loss)
     torch.testing.assert_close(loss(views), InfoNCELoss()(views))
-    assert loss.observed["masked"] == 0
+    assert loss.metrics(views)["masked"] == 0
 
 
 def test_fraction_of_masked_candidates() -> None:
     teacher = torch.tensor([[0.5, 0.6, 0.4], [0.1, 0.2, 0.3], [0.0, 0.0, 0.9]])
     loss = GISTLoss(guide="teacher", margin=0.0)
-    loss(torch.randn(2, 3, 4), teacher=teacher)
-    assert loss.observed["masked"].item() == pytest.approx(2 / 6)
+    assert loss.metrics(torch.randn(2, 3, 4), teacher=teacher)["masked"].item() == pytest.approx(2 / 6)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.losses.hardness import HardnessLoss
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import HardnessLoss, InfoNCELoss
 from tests.support.loss_cases import batch
 
 

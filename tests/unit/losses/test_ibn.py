@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.losses.ibn import IBNLoss
-from sts_lightning.losses.infonce import InfoNCELoss
 
 
 def test_equals_slow_reference() -> None:

@@ -13,7 +13,7 @@ from sts_lightning.data.collate import View, ViewCollator
 from sts_lightning.data.positives import known_positives
 from sts_lightning.data.table import Table
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.support.loss_cases import batch
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.losses.joint import JointLoss
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.losses.regression import SmoothK2Loss
@@ -17,18 +17,16 @@ def test_a_part_has_its_own_loss() -> None:
     ids = torch.arange(21).view(3, 7)
     expected = InfoNCELoss(temperature=0.1)(triplets, sentence_ids=ids)
     torch.testing.assert_close(loss(triplets, part="nli", sentence_ids=ids), expected)
-    assert loss.observed == {"nli": expected}
+    assert loss.metrics(triplets, part="nli", sentence_ids=ids) == {"nli": expected}
     expected = PearsonLoss()(pairs, scores)
     torch.testing.assert_close(loss(pairs, scores, part="sts", sentence_ids=ids[:2]), expected)
-    assert loss.observed == {"sts": expected}
+    assert loss.metrics(pairs, scores, part="sts", sentence_ids=ids[:2]) == {"sts": expected}
 
 
-def test_what_a_part_observes_follows_its_name() -> None:
+def test_metrics_of_a_part_follow_its_name() -> None:
     loss = JointLoss({"a": PearsonLoss(), "b": SmoothK2Loss(4, 5.0)})
     pairs = torch.randn(2, 7, 4)
-    loss(pairs, torch.arange(7) % 3 * 2.5, part="b")
-    assert {name.partition("/")[0] for name in loss.observed} == {"b"}
-    assert len(loss.observed) == 1 + len(SmoothK2Loss(4, 5.0).observed or loss.parts["b"].observed)
+    assert loss.metrics(pairs, torch.arange(7) % 3 * 2.5, part="b").keys() == {"b", "b/accuracy"}
     assert sum(1 for _ in loss.parameters()) == 2  # the head trains
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.losses.cosent import CoSENTLoss
 from sts_lightning.losses.cosine_mse import CosineMSELoss
-from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.losses.regression import SmoothK2Loss, TranslatedReLULoss
@@ -17,15 +17,14 @@ def test_is_the_weighted_sum() -> None:
     views, labels = batch(loss)
     expected = 2 * PearsonLoss()(views, labels) + 0.1 * CoSENTLoss()(views, labels)
     torch.testing.assert_close(loss(views, labels), expected)
-    assert loss.observed["a"] == PearsonLoss()(views, labels)
+    assert loss.metrics(views, labels)["a"] == PearsonLoss()(views, labels)
 
 
 def test_reads_what_all_terms_read_and_has_their_heads() -> None:
     loss = MixLoss({"a": PearsonLoss(), "b": SmoothK2Loss(4, 5.0)}, {"a": 1.0, "b": 1.0})
     assert loss.needs.labels == ("score",)
     assert {name for name, _ in loss.named_parameters()} == {"terms.b.head.weight", "terms.b.head.bias"}
-    loss(torch.randn(2, 5, 4), torch.rand(5))
-    assert set(loss.observed) == {"a", "b", "accuracy"}
+    assert set(loss.metrics(torch.randn(2, 5, 4), torch.rand(5))) == {"a", "b", "accuracy"}
 
 
 @pytest.mark.parametrize(
@@ -54,8 +53,8 @@ def test_names_that_mean_something_else(name: str) -> None:
 def test_what_two_terms_observe_has_the_name_of_the_term() -> None:
     terms = {"a": SmoothK2Loss(dimension=4, top_label=2), "b": TranslatedReLULoss(dimension=4, top_label=2)}
     loss = MixLoss(terms, {"a": 1.0, "b": 1.0})
-    loss(torch.randn(2, 6, 4), torch.arange(6) % 3)
-    assert set(loss.observed) == {"a", "b", "a/accuracy", "b/accuracy"}
+    found = loss.metrics(torch.randn(2, 6, 4), torch.arange(6) % 3)
+    assert set(found) == {"a", "b", "a/accuracy", "b/accuracy"}
 
 
 def test_a_mix_compares_labels_if_all_terms_that_count_do() -> None:

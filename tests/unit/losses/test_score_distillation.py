@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sts_lightning.losses.cosine_mse import CosineMSELoss
-from sts_lightning.losses.score_distillation import ScoreDistillationLoss
+from sts_lightning.losses.cosine_mse import CosineMSELoss, ScoreDistillationLoss
 from tests.support.loss_cases import batch
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.special import expit
 
-from sts_lightning.losses.sigmoid import SigmoidLoss
+from sts_lightning.losses.contrastive import SigmoidLoss
 from sts_lightning.training.optim import NO_DECAY
 from tests.support.loss_cases import batch, make
 
@@ -43,7 +43,7 @@ def test_at_the_start_the_bias_keeps_negatives_cheap() -> None:
     value = loss(torch.eye(40, dtype=torch.float64).expand(2, 40, 40))
     expected = math.log1p(math.exp(4.143 - 10)) + 39 * math.log1p(math.exp(-4.143))
     assert value.item() == pytest.approx(expected)  # 0.65; 27 without the bias
-    assert {name: round(float(seen), 4) for name, seen in loss.observed.items()} == {
+    assert {name: round(float(seen), 4) for name, seen in loss.metrics(torch.eye(2)).items()} == {
         "scale": 10.0,
         "bias": round(-math.log(63), 3),
     }

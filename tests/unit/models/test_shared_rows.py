@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaModel, PreTrainedTokenizerFast
 
 from sts_lightning.data.collate import Batch
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.papers.auxiliary.second_encoder import first_sentences
 from sts_lightning.testing.tiny_bert import tiny_bert

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.losses.decoupled import DecoupledLoss
+from sts_lightning.losses.contrastive import DecoupledLoss
 from sts_lightning.papers.alignment import (
     alignment,
     contrastive_alignment,
@@ -41,10 +41,10 @@ def test_uniformity_pair_by_pair() -> None:
 
 def test_contrastive_parts_are_those_of_the_decoupled_loss() -> None:
     loss = DecoupledLoss()
-    loss(torch.from_numpy(np.stack([rows(0), rows(1)])))
-    assert contrastive_alignment(rows(0), rows(1)) == pytest.approx(float(loss.observed["alignment"]))
-    loss(torch.from_numpy(np.stack([rows(0), rows(0)])))
-    assert contrastive_uniformity(rows(0)) == pytest.approx(float(loss.observed["uniformity"]))
+    terms = loss.metrics(torch.from_numpy(np.stack([rows(0), rows(1)])))
+    assert contrastive_alignment(rows(0), rows(1)) == pytest.approx(float(terms["alignment"]))
+    terms = loss.metrics(torch.from_numpy(np.stack([rows(0), rows(0)])))
+    assert contrastive_uniformity(rows(0)) == pytest.approx(float(terms["uniformity"]))
 
 
 def test_one_vector_has_no_uniformity() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.papers.alignment import contrastive_alignment
 from sts_lightning.regularizers.alignment import Alignment
 

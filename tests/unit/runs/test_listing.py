@@ -14,7 +14,7 @@ from sts_lightning.runs.listing import distinguishing, find_runs, group_seeds
 from sts_lightning.runs.metrics import RunMetrics
 
 PEARSON = {"_target_": "sts_lightning.losses.pearson.PearsonLoss"}
-INFONCE = {"_target_": "sts_lightning.losses.infonce.InfoNCELoss", "temperature": 0.05}
+INFONCE = {"_target_": "sts_lightning.losses.contrastive.InfoNCELoss", "temperature": 0.05}
 
 
 def settings(seed: int, **changed: Any) -> dict[str, Any]:

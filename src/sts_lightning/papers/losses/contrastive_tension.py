@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -17,8 +19,8 @@ class ContrastiveTensionLoss(Loss):
 
     The first of every K rows is a positive pair, the same sentence for both encoders. The others are negative
     pairs of different sentences: n(i) is the next row that is not in P, and after the last row the first. A
-    negative pair of two equal sentences has no term (``mask_repeats``). The vectors are neither normalised
-    nor scaled. ``observed`` has the mean loss of the positive and of the negative pairs.
+    negative pair of two equal sentences has no term. The vectors are neither normalised
+    nor scaled. `metrics` has the mean loss of the positive and of the negative pairs.
 
     Use it with ``auxiliary=second_encoder`` and one view (``data.views=1``): without labels, from
     a model whose vectors are already apart, such as Sentence-BERT (CT-SBERT), or from a pre-trained one.
@@ -31,7 +33,6 @@ class ContrastiveTensionLoss(Loss):
 
     Args:
         group: K, at least 2; the paper's is 8 in batches of 16.
-        mask_repeats: Whether to leave out negative pairs of two equal sentences.
 
     Raises:
         ValueError: The group is too small.
@@ -45,11 +46,10 @@ class ContrastiveTensionLoss(Loss):
         views=(1,), labels=("none",), optional_inputs=("sentence_ids",), required_inputs=("second",)
     )
 
-    def __init__(self, group: int = 8, mask_repeats: bool = True) -> None:
+    def __init__(self, group: int = 8) -> None:
         super().__init__()
         check(group >= 2, "be at least 2, one positive and one negative", group=group)
         self.group = group
-        self.mask_repeats = mask_repeats
 
     def forward(
         self,
@@ -69,6 +69,18 @@ class ContrastiveTensionLoss(Loss):
         Raises:
             ValueError: The second encoder's vectors are absent.
         """
+        return self._losses(views, second, sentence_ids)[0].mean()
+
+    def metrics(self, views: Tensor, labels: Tensor | None = None, **inputs: Any) -> dict[str, Tensor]:
+        """Return the mean loss of the positive and, if there are any, of the negative pairs."""
+        losses, positives, negatives = self._losses(views, inputs.get("second"), inputs.get("sentence_ids"))
+        found = {"positive": losses[positives].mean()}
+        return found | ({"negative": losses[negatives].mean()} if len(negatives) else {})
+
+    def _losses(
+        self, views: Tensor, second: Tensor | None, sentence_ids: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute the loss of each pair, and number the positive and the negative ones."""
         second = require(self, second=second)
         pairs = contrast_pairs(len(second), self.group)
         rows = (pairs[0].nonzero()[:, 0], (~pairs[0]).nonzero()[:, 0])
@@ -78,12 +90,9 @@ class ContrastiveTensionLoss(Loss):
         )
         products = (upcast(views[0]) * upcast(second)[partner]).sum(dim=-1)
         losses = F.binary_cross_entropy_with_logits(products, positive.to(products.dtype), reduction="none")
-        if self.mask_repeats and sentence_ids is not None:
+        if sentence_ids is not None:
             losses = losses.masked_fill(~positive & (sentence_ids[0] == sentence_ids[0][partner]), 0.0)
-        self.observed = {"positive": losses[positives].mean().detach()}
-        if len(negatives):
-            self.observed["negative"] = losses[negatives].mean().detach()
-        return losses.mean()
+        return losses, positives, negatives
 
 
 def contrast_pairs(size: int, group: int) -> tuple[Tensor, Tensor]:

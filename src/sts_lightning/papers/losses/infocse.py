@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from sts_lightning.losses.base import Loss, Needs, check_not_negative, require, upcast
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 
 
 class InfoCSELoss(Loss):
@@ -14,7 +16,7 @@ class InfoCSELoss(Loss):
     .. math:: L = L_{\text{InfoNCE}} + w L_{\text{MLM}}
 
     The second term comes from an auxiliary network that predicts masked words from the sentence's vector
-    (``auxiliary=masked_lm``, `MaskedLanguageModel`). ``observed`` has both terms.
+    (``auxiliary=masked_lm``, `MaskedLanguageModel`). `metrics` has both terms.
 
     Use it when training a BERT without labels: the second term keeps the content of a sentence in its vector,
     which another dropout mask alone does not require. Without this term it is `InfoNCELoss`.
@@ -22,7 +24,6 @@ class InfoCSELoss(Loss):
     Args:
         temperature: tau of InfoNCE, positive.
         masked_lm_weight: w, not negative.
-        mask_repeats: As in `InfoNCELoss`.
 
     Raises:
         ValueError: A value is out of range.
@@ -40,12 +41,10 @@ class InfoCSELoss(Loss):
         required_inputs=("masked_lm",),
     )
 
-    def __init__(
-        self, temperature: float = 0.05, masked_lm_weight: float = 1e-5, mask_repeats: bool = True
-    ) -> None:
+    def __init__(self, temperature: float = 0.05, masked_lm_weight: float = 1e-5) -> None:
         super().__init__()
         check_not_negative(masked_lm_weight=masked_lm_weight)
-        self.contrast = InfoNCELoss(temperature, mask_repeats=mask_repeats)
+        self.contrast = InfoNCELoss(temperature)
         self.masked_lm_weight = masked_lm_weight
 
     def forward(
@@ -68,5 +67,9 @@ class InfoCSELoss(Loss):
         """
         masked_lm = require(self, masked_lm=masked_lm)
         contrast: Tensor = self.contrast(views, labels, sentence_ids=sentence_ids)
-        self.observed = {"infonce": contrast.detach(), "masked_lm": masked_lm.detach()}
         return contrast + self.masked_lm_weight * upcast(masked_lm)
+
+    def metrics(self, views: Tensor, labels: Tensor | None = None, **inputs: Any) -> dict[str, Tensor]:
+        """Return both terms."""
+        contrast = self.contrast(views, labels, sentence_ids=inputs.get("sentence_ids"))
+        return {"infonce": contrast, "masked_lm": inputs["masked_lm"]}

@@ -12,9 +12,9 @@ from sts_lightning.losses.base import (
     check,
     check_positive,
     cosine_matrix,
-    false_negatives,
     upcast,
 )
+from sts_lightning.losses.contrastive import false_negatives
 
 
 class MixCSELoss(Loss):
@@ -25,7 +25,7 @@ class MixCSELoss(Loss):
         {\sum_j e^{\cos(z_i, z_j^+) / \tau} + \sum_{j \neq i-1} e^{\cos(z_i, m_j) / \tau}}
 
     with unit vectors z, j + 1 modulo B, and no gradient through m. The mixture j = i - 1 is left out, since
-    it is mostly the positive of i. With ``mask_repeats`` every j is left out where z_{j+1}^+ has the text of
+    it is mostly the positive of i. Every j is left out where z_{j+1}^+ has the text of
     the positive or the anchor of i.
 
     Use it when training without labels or hard negatives. It is `InfoNCELoss` on two views with B - 1 more
@@ -36,7 +36,6 @@ class MixCSELoss(Loss):
     Args:
         temperature: tau, positive.
         mix: lambda in [0, 1], the weight of the positive in a mixture; 0.2 in the paper's script.
-        mask_repeats: Whether to leave out candidates with the text of the anchor or of a positive of it.
 
     Example:
         >>> loss = MixCSELoss()
@@ -45,13 +44,12 @@ class MixCSELoss(Loss):
 
     needs = Needs(views=(2,), labels=("none",), optional_inputs=("sentence_ids",))
 
-    def __init__(self, temperature: float = 0.05, mix: float = 0.2, mask_repeats: bool = True) -> None:
+    def __init__(self, temperature: float = 0.05, mix: float = 0.2) -> None:
         super().__init__()
         check_positive(temperature=temperature)
         check(0 <= mix <= 1, "lie in [0, 1]", mix=mix)
         self.temperature = temperature
         self.mix = mix
-        self.mask_repeats = mask_repeats
 
     def forward(
         self, views: Tensor, labels: Tensor | None = None, sentence_ids: Tensor | None = None
@@ -64,7 +62,7 @@ class MixCSELoss(Loss):
             sentence_ids: Numbers of the sentences, see `false_negatives`; None leaves out nothing.
         """
         first, second = (F.normalize(upcast(view), dim=-1) for view in views)
-        repeated = false_negatives(views, sentence_ids if self.mask_repeats else None)
+        repeated = false_negatives(views, sentence_ids)
         # Mixture j is mostly the positive of row j + 1.
         left_out = next_row(len(first), views.device).T | repeated.roll(-1, dims=1)
         blocks = [

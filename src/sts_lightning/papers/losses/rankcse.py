@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -16,11 +16,11 @@ from sts_lightning.losses.base import (
     check_not_negative,
     check_positive,
     cosine_matrix,
-    false_negatives,
     one_of,
     require,
     upcast,
 )
+from sts_lightning.losses.contrastive import cross_entropy_of_positives, false_negatives
 
 Distillation = Literal["listnet", "listmle"]
 """How the student learns the teacher's ranking."""
@@ -44,11 +44,11 @@ class RankCSELoss(Loss):
         L_{\text{ListMLE}} = -\frac1{B^2} \sum_i \sum_k
         \log \frac{e^{s_{i \pi_i(k)}}}{\sum_{l \ge k} e^{s_{i \pi_i(l)}}}
 
-    with :math:`\pi_i` the order of sentences by falling t_i. ``observed`` has the three terms.
+    with :math:`\pi_i` the order of sentences by falling t_i. `metrics` has the three terms.
 
     The authors' code is not public; `PaperCodeRankCSELoss` is a public re-implementation.
 
-    Copies of a sentence are no negatives in InfoNCE (``mask_repeats``), and keep their places in the lists.
+    Copies of a sentence are no negatives in InfoNCE, and keep their places in the lists.
 
     Use it when there are no labels, but a better encoder: a run of this project, a model of the hub, or
     stored vectors (``auxiliary=teacher``). Without a teacher (gamma 0) it is `InfoNCELoss` on two views with
@@ -62,7 +62,6 @@ class RankCSELoss(Loss):
         student_temperature: tau_2, positive.
         teacher_temperature: tau_3, positive; read by ListNet alone. Published: half of tau_2.
         positive_in_lists: Whether the lists of the third term contain the positive.
-        mask_repeats: Whether to leave out candidates with the text of the anchor or of a positive of it.
 
     Example:
         >>> loss = RankCSELoss()
@@ -80,7 +79,6 @@ class RankCSELoss(Loss):
         student_temperature: float = 0.05,
         teacher_temperature: float = TEACHER_TEMPERATURE,
         positive_in_lists: bool = True,
-        mask_repeats: bool = True,
     ) -> None:
         super().__init__()
         check_positive(temperature=temperature)
@@ -94,7 +92,6 @@ class RankCSELoss(Loss):
         self.student_temperature = student_temperature
         self.teacher_temperature = teacher_temperature
         self.positive_in_lists = positive_in_lists
-        self.mask_repeats = mask_repeats
         self.needs = replace(
             self.needs,
             required_inputs=("teacher",) if distillation_weight else (),
@@ -120,26 +117,33 @@ class RankCSELoss(Loss):
         Raises:
             ValueError: The distillation lacks a teacher, or a list would be empty.
         """
-        cosines = cosine_matrix(views[0], views[1])  # (B, B)
-        target = torch.arange(len(cosines), device=cosines.device)
-        repeated = false_negatives(views, sentence_ids if self.mask_repeats else None)
-        contrast = F.cross_entropy((cosines / self.temperature).masked_fill(repeated, -torch.inf), target)
-        consistency = self.divergence(cosines / self.temperature, cosines.T / self.temperature).mean()
-        self.observed = {"infonce": contrast.detach(), "consistency": consistency.detach()}
-        loss = contrast + self.consistency_weight * consistency
+        terms = self.metrics(views, labels, teacher=teacher, sentence_ids=sentence_ids)
+        loss = terms["infonce"] + self.consistency_weight * terms["consistency"]
         if not self.distillation_weight:
             return loss
-        student, teacher = cosines / self.student_temperature, upcast(require(self, teacher=teacher))
+        return loss + self.distillation_weight * terms["distillation"]
+
+    def metrics(self, views: Tensor, labels: Tensor | None = None, **inputs: Any) -> dict[str, Tensor]:
+        """Return the terms."""
+        cosines = cosine_matrix(views[0], views[1])  # (B, B)
+        repeated = false_negatives(views, inputs.get("sentence_ids"))
+        terms = {
+            "infonce": cross_entropy_of_positives(cosines / self.temperature, repeated),
+            "consistency": self.divergence(cosines / self.temperature, cosines.T / self.temperature).mean(),
+        }
+        if self.distillation_weight:
+            teacher = upcast(require(self, teacher=inputs.get("teacher")))
+            terms["distillation"] = self._ranking(cosines / self.student_temperature, teacher)
+        return terms
+
+    def _ranking(self, student: Tensor, teacher: Tensor) -> Tensor:
         if not self.positive_in_lists:
-            if len(cosines) < 2:
+            if len(student) < 2:
                 raise ValueError("RankCSELoss without positive_in_lists needs at least two rows; got one.")
             student, teacher = _without_diagonal(student), _without_diagonal(teacher)
         if self.distillation == "listnet":
-            ranking = F.cross_entropy(student, (teacher / self.teacher_temperature).softmax(dim=1))
-        else:
-            ranking = self.list_mle(student, teacher)
-        self.observed["distillation"] = ranking.detach()
-        return loss + self.distillation_weight * ranking
+            return F.cross_entropy(student, (teacher / self.teacher_temperature).softmax(dim=1))
+        return self.list_mle(student, teacher)
 
     def divergence(self, first: Tensor, second: Tensor) -> Tensor:
         """Compute the Jensen-Shannon divergence of the softmax of corresponding rows: (B, N), (B, N) -> (B,).

@@ -7,7 +7,7 @@ import torch
 from peft import LoraConfig
 
 from sts_lightning.core.choices import Quantization
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.papers.auxiliary.momentum_queue import MomentumQueue, PaperCodeMomentumQueue
 from sts_lightning.testing.tiny_bert import tiny_bert

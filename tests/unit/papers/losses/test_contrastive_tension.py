@@ -23,7 +23,8 @@ def test_equals_slow_reference() -> None:
     loss = ContrastiveTensionLoss(group=4)
     value = loss(torch.from_numpy(first)[None], second=torch.from_numpy(second))
     assert value.item() == pytest.approx(total / 8)
-    mean = (2 * loss.observed["positive"] + 6 * loss.observed["negative"]) / 8
+    terms = loss.metrics(torch.from_numpy(first)[None], second=torch.from_numpy(second))
+    mean = (2 * terms["positive"] + 6 * terms["negative"]) / 8
     assert value.item() == pytest.approx(mean.item())
 
 

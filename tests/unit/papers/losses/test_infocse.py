@@ -17,7 +17,7 @@ def test_equals_infonce_by_hand_plus_the_weighted_term() -> None:
     loss = InfoCSELoss(temperature=0.1, masked_lm_weight=0.25)
     value = loss(views, masked_lm=torch.tensor(3.0))
     assert value.item() == pytest.approx(expected / 2 + 0.75, abs=1e-6)
-    assert loss.observed["masked_lm"].item() == 3.0
+    assert loss.metrics(views, masked_lm=torch.tensor(3.0))["masked_lm"].item() == 3.0
 
 
 def test_the_auxiliary_network_learns_by_its_weight() -> None:

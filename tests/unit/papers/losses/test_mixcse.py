@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.papers.losses.mixcse import MixCSELoss
 
 

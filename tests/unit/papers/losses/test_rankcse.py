@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.papers.losses.rankcse import Distillation, RankCSELoss
 
 
@@ -77,7 +77,7 @@ def test_without_its_terms_it_is_infonce() -> None:
     loss = RankCSELoss(consistency_weight=0, distillation_weight=0)
     assert loss.needs.required_inputs == ()
     torch.testing.assert_close(loss(views), InfoNCELoss()(views))
-    assert set(loss.observed) == {"infonce", "consistency"}
+    assert set(loss.metrics(views)) == {"infonce", "consistency"}
 
 
 def test_divergence_is_between_zero_and_log_two() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
 
@@ -14,15 +13,17 @@ from torch import Tensor
 from sts_lightning.core.choices import EMPTY
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
-from sts_lightning.losses.decoupled import DecoupledLoss
+from sts_lightning.losses.contrastive import (
+    DecoupledLoss,
+    EnergyLoss,
+    GISTLoss,
+    HardnessLoss,
+    InfoNCELoss,
+    SigmoidLoss,
+)
 from sts_lightning.losses.divided import DividedLoss
-from sts_lightning.losses.energy import EnergyLoss
-from sts_lightning.losses.gist import GISTLoss
-from sts_lightning.losses.hardness import HardnessLoss
-from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.mix import MixLoss
-from sts_lightning.losses.sigmoid import SigmoidLoss
 from sts_lightning.papers.losses.contrastive_tension import ContrastiveTensionLoss
 from sts_lightning.papers.losses.infocse import InfoCSELoss
 from sts_lightning.papers.losses.mixcse import MixCSELoss
@@ -134,13 +135,6 @@ def test_equals_a_slow_reference(stem: str, num_views: int) -> None:
             assert torch.autograd.gradcheck(lambda v, n=numbers: value(loss, v, n), (tensor,))
     ids = rng.integers(9, size=(num_views, 7))
     assert value(loss, tensor, None).item() == pytest.approx(slow(stem, views, ids, mask=False))
-    loss.mask_repeats = False
-    try:
-        if stem != "infocse":  # which hands it on when it is made
-            off = value(loss, tensor, torch.from_numpy(ids)).item()
-            assert off == pytest.approx(slow(stem, views, ids, mask=False))
-    finally:
-        loss.mask_repeats = True
 
 
 @pytest.mark.parametrize("stem", [stem for stem in LOSSES if stem not in TWO_VIEWS])
@@ -263,13 +257,12 @@ def test_the_masked_share_of_a_guide_has_no_empty_places() -> None:
     ids = torch.arange(12).view(3, 4)
     ids[2, 1:] = EMPTY
     loss = GISTLoss(margin=0.5)
-    loss(views, sentence_ids=ids)
     # Of rows 0 to 3: 3 positives of others each, and the one hard negative for rows 1 to 3.
     cosines = (views[0] @ torch.cat([views[1], views[2, :1]]).T).numpy()
     masked = sum(
         cosines[i, j] > cosines[i, i] + 0.5 for i in range(4) for j in range(5) if j != i and (i, j) != (0, 4)
     )
-    assert loss.observed["masked"].item() == pytest.approx(masked / 15)
+    assert loss.metrics(views, sentence_ids=ids)["masked"].item() == pytest.approx(masked / 15)
     assert masked == 2
 
 
@@ -306,8 +299,7 @@ def test_contrastive_tension_has_no_negative_pair_of_one_sentence() -> None:
             total += math.log(1 + math.exp(-sign * float(first[i] @ second[j])))
     loss = ContrastiveTensionLoss(group=4)
     assert loss(first[None], second=second, sentence_ids=ids).item() == pytest.approx(total / 8)
-    plain = ContrastiveTensionLoss(group=4, mask_repeats=False)
-    assert plain(first[None], second=second, sentence_ids=ids) > total / 8
+    assert loss(first[None], second=second) > total / 8
 
 
 def test_losses_around_others_hand_the_numbers_on() -> None:
@@ -327,9 +319,6 @@ def test_losses_around_others_hand_the_numbers_on() -> None:
         assert (around.needs.views, around.needs.more_views) == ((2, 3), True)
 
 
-def test_every_loss_that_can_mask_takes_the_numbers() -> None:
-    found = {
-        stem for stem, kind in all_losses().items() if "mask_repeats" in inspect.signature(kind).parameters
-    } - {"paper_code_mixcse", "paper_code_rankcse"}
+def test_every_loss_that_masks_takes_the_numbers() -> None:
+    found = {stem for stem, kind in all_losses().items() if "sentence_ids" in kind.needs.inputs}
     assert found == set(LOSSES) | {"bixse", "contrastive_tension"}
-    assert all("sentence_ids" in all_losses()[stem].needs.inputs for stem in found)
