@@ -66,6 +66,9 @@ def read_settings(path: Path) -> dict[Any, Any]:
     values = OmegaConf.to_container(cfg)
     if not isinstance(values, dict) or not values:
         raise CheckpointError(f"{path} is not a configuration: it has no keys.")
+    loggers = values.get("logger")
+    if isinstance(loggers, dict) and "HistoryLogger" in str(loggers.get("csv")):
+        del loggers["csv"]  # of 0.3; every run writes its history
     for _, node in nodes(values):
         if node.get("official_gather") is False:  # true is left out with a warning
             del node["official_gather"]

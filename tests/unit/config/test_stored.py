@@ -43,7 +43,6 @@ GROUPS = (
     "optim",
     "trainer",
     "evaluation",
-    "logger.csv",
     "callbacks.ema",
 )
 
