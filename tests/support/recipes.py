@@ -13,7 +13,7 @@ from sts_lightning.config.folders import files_of
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_RUN
 
 Config = Callable[..., DictConfig]

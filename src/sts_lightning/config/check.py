@@ -276,7 +276,9 @@ def _in_values(schema: type[Settings], values: Mapping[str, Any]) -> Iterator[Co
             else:  # of a union, an error for each of its types
                 found.setdefault(path, (value, []))[1].append(each["msg"])
         for path, (value, words) in found.items():
-            yield _unfit(".".join(path), value, " or ".join(dict.fromkeys(words)))
+            first, *others = dict.fromkeys(words)
+            text = " or ".join([first, *(each.removeprefix("Input should ") for each in others)])
+            yield _unfit(".".join(path), value, text)
 
 
 def _unknown(schema: type[Settings], path: Sequence[str]) -> ConfigError:

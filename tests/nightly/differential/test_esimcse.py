@@ -14,6 +14,7 @@ from torch import Tensor
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.papers.auxiliary.momentum_queue import MomentumQueue, PaperCodeMomentumQueue
+from sts_lightning.papers.auxiliary.second_encoder import first_sentences
 from sts_lightning.papers.word_repetition import PaperCodeWordRepetition
 from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.nightly.differential.compare import SENTENCES, close, spread, views
@@ -63,7 +64,7 @@ def test_training(kind: type[MomentumQueue]) -> None:
     def our_loss(step: int) -> Tensor:
         value: Tensor = loss(encoder(batch).view(2, SIZE, -1), negatives=queue.negatives())
         queue.follow(encoder)
-        queue.push(queue.embed(batch.first_sentences(SIZE)))
+        queue.push(queue.embed(first_sentences(batch, SIZE)))
         return value
 
     def their_loss(step: int) -> Tensor:

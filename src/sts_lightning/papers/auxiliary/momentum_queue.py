@@ -12,6 +12,7 @@ from sts_lightning.core.errors import check_range
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.papers.auxiliary.random_weights import random_weights
+from sts_lightning.papers.auxiliary.second_encoder import first_sentences
 from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
 
 LARGEST = 10_000_000
@@ -76,7 +77,7 @@ class MomentumQueue(AuxiliaryModel):
         """Follow the encoder, and replace the oldest vectors by those of the step's first view."""
         self.follow(step.encoder)
         shard, size = step.batch.shard, step.batch.size
-        vectors = self.embed(step.batch.rows.first_sentences(max(1, shard.size_of(size))))
+        vectors = self.embed(first_sentences(step.batch.rows, max(1, shard.size_of(size))))
         self.push(step.gather(vectors[None])[0])
 
     def negatives(self) -> Tensor:
