@@ -120,9 +120,8 @@ def card_facts(folder: Path) -> dict[str, Any]:
     metrics = run.metrics() if run.metrics_file.exists() else RunMetrics(None)
     predicted = metrics.test is not None and run.predictions_file.exists()
     intervals = score_intervals([load_predictions(run)]) if predicted else {}
-    source = _last(flatten(settings).get("data._target_"))
-    path = settings.get("path")
-    on_hub = source in ("pairs_hub", "triplets_hub") and isinstance(path, str) and not Path(path).exists()
+    path, split = settings.get("path"), flatten(settings).get("data.split")
+    on_hub = split is not None and isinstance(path, str) and not Path(path).exists()
     return {
         "run": str(settings.get("name") or folder.resolve().name),
         "base": _base(settings),

@@ -11,7 +11,7 @@ from sts_lightning.config.build import accepts, to_container
 from sts_lightning.config.check import flatten
 from sts_lightning.config.identity import select
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.files import find_files, weighted
+from sts_lightning.data.sources import find_files, weighted
 
 
 def describe_seen(name: str, selecting: DictConfig, trained: DictConfig) -> str | None:
