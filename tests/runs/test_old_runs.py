@@ -17,8 +17,10 @@ from sentence_transformers import SentenceTransformer
 
 import sts_lightning
 from sts_lightning.cli.main import main
-from sts_lightning.core.errors import CheckpointError
+from sts_lightning.config.check import check_config
+from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.export.export import export
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.evaluate import evaluate_in
 from tests.conftest import ROOT
@@ -148,3 +150,13 @@ def test_a_new_run_starts_from_an_old_one(runs: Path, cli: Cli) -> None:
     done = cli("train.py", *model, *short, f"init_from={runs / 'bert'}", "hydra.run.dir=new")
     assert done.returncode == 0, done.stderr
     assert metrics(Path("new"))["dev_untuned"] == pytest.approx(expected("bert")["dev"], abs=1e-3)
+
+
+def test_a_run_that_pairs_of_five_kinds_selected(runs: Path, config: Config) -> None:
+    path = runs / "pairs" / "config.yaml"
+    path.write_text(path.read_text().replace("dev: stsb\n", "dev: suite\n"))
+    assert evaluated(config, f"ckpt={runs / 'pairs'}") == pytest.approx(expected("pairs")["pairs"], abs=1e-3)
+    main(["runs", "list", str(runs), "--csv", "table.csv"])
+    assert "pairs," in Path("table.csv").read_text()
+    with pytest.raises(ConfigError, match=r"dev=suite: Input .*\. dev=stsb_clean has no"):
+        check_config(RunFolder(runs / "pairs").load_config())

@@ -205,10 +205,10 @@ def test_a_broken_file_in_the_report_is_a_warning(
 ) -> None:
     run = RunFolder(shutil.copytree(trained, tmp_path / "run"))
     best = metrics(run.path)["best_step"]
-    assert verdict_of(run, best, {}) == stored_verdict(run)
-    assert verdict_of(run, best + 1, {}) is None  # other weights
+    assert verdict_of(run, best) == stored_verdict(run)
+    assert verdict_of(run, best + 1) is None  # other weights
     run.dev_file.write_bytes(b"broken")
-    assert verdict_of(run, best, {}) is None
+    assert verdict_of(run, best) is None
     assert "no verdict: " in caplog.text
 
 

@@ -42,11 +42,10 @@ TextEdit = Literal["none", "official", "prompt_bert"]
 Role = Literal["query", "document"]
 """What a text is to the texts that it is compared with: a query, or a document that may answer it."""
 
-DevSet = Literal["stsb", "stsb_clean", "suite"]
+DevSet = Literal["stsb", "stsb_clean"]
 """Dev pairs on which checkpoints are compared.
 
 ``stsb``: STS-B dev, as in the papers. ``stsb_clean``: those of its pairs that are in no test set.
-``suite``: pairs from five sources, none of them in a test set.
 """
 
 SentEvalText = Literal["raw", "prepared"]

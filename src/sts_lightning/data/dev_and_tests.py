@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
+
+import numpy as np
 
 from sts_lightning.core.choices import DevSet, SentEvalText
 from sts_lightning.core.errors import DataError, at_setting, check_choice
 from sts_lightning.data.data_set import DEV, TEST, Splits
-from sts_lightning.data.dev_suite import load_clean_stsb, load_dev_suite, without_dev_pairs
 from sts_lightning.data.judged_files import (
     SCORED_COLUMNS,
     load_test_files,
@@ -16,12 +18,12 @@ from sts_lightning.data.judged_files import (
     recognise_task,
     task_name,
 )
-from sts_lightning.data.overlap import OverlapFilter, pairs_in_tables, report_common, why_dropped
+from sts_lightning.data.overlap import OverlapFilter, pair_key, pairs_in_tables, report_common, why_dropped
 from sts_lightning.data.ranking import CANDIDATES, Ranking, hold_out, rank_classes
 from sts_lightning.data.readers.layouts import read_labeled
 from sts_lightning.data.readers.row_values import check_score_range
 from sts_lightning.data.readers.sts_sets import load_sts_tasks, load_stsb, tables_of
-from sts_lightning.data.table import CLASS, SourceCount, Table
+from sts_lightning.data.table import CLASS, SourceCount, Table, require_varied_scores
 from sts_lightning.data.tasks import Dev, Task, pairs_in
 
 
@@ -78,6 +80,7 @@ class DevAndTests:
         self.text: SentEvalText = options.get("senteval_text", "raw")
         check_choice("senteval_text", self.text, SentEvalText)
         self.dev: DevSet = options.get("dev", "stsb")
+        check_choice("dev", self.dev, DevSet)
         self.dev_path, self.test_path = options.get("dev_path"), options.get("test_path")
         self.scored_columns = options.get("scored_columns", SCORED_COLUMNS)
         self.score_range = options.get("score_range")
@@ -96,8 +99,11 @@ class DevAndTests:
 
     def test_pairs(self) -> list[Table]:
         """Return the pairs of the test sets as the files have them, to compare training pairs with."""
-        own = [] if self.test_path is None else pairs_in([self._read(self.test_path, TEST)])
-        return own + (tables_of(load_sts_tasks(self.root)) if self._reports_seven else [])
+        seven = load_sts_tasks(self.root) if self._reports_seven else []
+        return [*self._own_test_pairs(), *tables_of(seven)]
+
+    def _own_test_pairs(self) -> list[Table]:
+        return [] if self.test_path is None else pairs_in([self._read(self.test_path, TEST)])
 
     @property
     def _reports_seven(self) -> bool:
@@ -119,8 +125,8 @@ class DevAndTests:
         """Return training examples with dev data and test tasks.
 
         Where a fraction of the anchors is held out (`hold_out`), it is taken from the training examples.
-        Training pairs that are dev pairs, too, are dropped if ``dev`` is another set than STS-B dev, which
-        the papers do not compare with. Otherwise those among the user's examples are reported.
+        Training pairs that are dev pairs, too, are dropped with ``dev=stsb_clean``, but not with STS-B dev,
+        which the papers do not compare with: those among the user's examples are reported.
 
         Args:
             train: Training examples.
@@ -146,9 +152,8 @@ class DevAndTests:
                 report_common(train, [load_stsb(self.root, "dev")], f"{DEV} (STS-B dev)")
             dev = load_stsb(self.root, "dev", self.text)
         else:
-            further = [] if self.test_path is None else self.test_pairs()
-            load = {"suite": load_dev_suite, "stsb_clean": load_clean_stsb}[self.dev]
-            suite = dev = load(self.root, self.text, others, further)
+            dev = clean = load_clean_stsb(self.root, self.text, self._own_test_pairs())
+            others += clean.sources
 
         tests: list[Task] = []
         if self.test_path is not None:
@@ -166,8 +171,9 @@ class DevAndTests:
                 report_common(train, tables_of(raw), f"{TEST} (the seven test sets)")
 
         # Last, so that the report above is of the training pairs as they were read.
-        kept = train if self.dev == "stsb" else without_dev_pairs(train, suite)
-        return Splits(kept, dev, tests, others)
+        if self.dev == "stsb_clean":
+            train = train.drop(pairs_in_tables([clean], "normalized").rows_in(train), "in the dev set")
+        return Splits(train, dev, tests, others)
 
     def _read(self, path: str, role: str) -> Task:
         with at_setting("data.dev_path" if role == DEV else "data.test_path"):
@@ -185,3 +191,29 @@ class DevAndTests:
         with at_setting("data.dev_path" if role == DEV else "data.test_path"):
             rows = read_labeled(Path(path), layout, "path")
             return rank_classes(task_name(Path(path)) if role == TEST else "dev", rows, path, among)
+
+
+def load_clean_stsb(root: str, text: SentEvalText, own_tests: Sequence[Table] = ()) -> Table:
+    """Load the pairs of STS-B dev that are in no test set, each once.
+
+    Pairs are compared in either order, by lower-cased letters and digits.
+
+    Args:
+        root: Data root in SentEval's layout.
+        text: Text of the pairs.
+        own_tests: Test pairs besides the seven test sets.
+
+    Raises:
+        DataError: A file is missing or malformed, or no varied scores are left.
+    """
+    # Rows are chosen by the text of the files, so that they are the same whatever text is read.
+    files = load_stsb(root, "dev")
+    tests = pairs_in_tables([*own_tests, *tables_of(load_sts_tasks(root))], "normalized").rows_in(files)
+    seen, repeated = set[Hashable](), []
+    for pair in files.pairs:
+        repeated.append((key := pair_key(*pair, "normalized")) in seen)
+        seen.add(key)
+    dev = load_stsb(root, "dev", text).read_from("STS-B dev").drop(tests, why_dropped("normalized"))
+    dev = dev.drop(np.array(repeated)[~tests], "in the dev set before")
+    require_varied_scores(dev, "dev=stsb_clean")
+    return dev

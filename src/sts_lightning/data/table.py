@@ -79,7 +79,7 @@ LABELLED = ("sentence1", "sentence2", "label")
 
 
 PART = "part"
-"""Column of joint training data with the data set that a row is from; of a suite of dev pairs, its part."""
+"""Column of joint training data with the name of the data set that a row is from."""
 
 NEGATIVES, LINE, CLASS = "negatives", "line", "class"
 """Columns of training rows: the list from which hard negatives are drawn, the number of the line, of which
@@ -233,16 +233,6 @@ def hash_pairs(tables: Iterable[Table]) -> str:
 def gold_of(tables: Iterable[Table]) -> np.ndarray:
     """Return the scores of tables, one after another, as float64."""
     return np.concatenate([np.asarray(table["label"], dtype=np.float64) for table in tables])
-
-
-def parts_of(table: Table) -> dict[str, slice]:
-    """Return the rows of each part of a table of dev pairs; none for dev pairs of one kind."""
-    if PART not in table.columns:
-        return {}
-    names = np.asarray(table[PART])
-    starts = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]])).tolist()
-    ends = [*starts[1:], len(names)]
-    return {str(names[start]): slice(start, end) for start, end in zip(starts, ends, strict=True)}
 
 
 def starts_of_lines(table: Table) -> list[int]:

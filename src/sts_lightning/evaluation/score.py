@@ -17,10 +17,11 @@ from sts_lightning.data.readers.sts_sets import tables_of
 from sts_lightning.data.table import gold_of
 from sts_lightning.data.tasks import Dev, Task, rankings_of, scored_tasks
 from sts_lightning.evaluation.binary import best_thresholds, is_binary, score_binary
-from sts_lightning.evaluation.dev_scores import ranking_entry, score_dev
+from sts_lightning.evaluation.dev_scores import ranking_entry
 from sts_lightning.evaluation.encoding import Embedded, Encoder, ShardedEncoder
 from sts_lightning.evaluation.quantized import score_quantized
 from sts_lightning.evaluation.retrieval import encode_ranking
+from sts_lightning.evaluation.statistics import correlate
 from sts_lightning.evaluation.sts import TestResult, encode_tables, score_tasks, table_cosines
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.metrics import main_score
@@ -119,7 +120,7 @@ def score_encoder(
         dev_entry = ranking_entry(dev_found, dev)
     elif dev is not None:
         dev_found = cosines.pop(0), gold_of([dev])
-        dev_entry = score_dev(dev_found[0], dev)
+        dev_entry = {**correlate(*dev_found)}
         if is_binary(dev_found[1]):
             thresholds = best_thresholds(*dev_found)
             dev_entry["binary"] = score_binary(*dev_found)

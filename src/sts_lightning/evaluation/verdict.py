@@ -43,7 +43,7 @@ class Verdict(TypedDict):
     units: str
 
 
-def verdict_of(run: RunFolder, best_step: int, parts: Mapping[str, slice]) -> Verdict | None:
+def verdict_of(run: RunFolder, best_step: int) -> Verdict | None:
     """Return the verdict on the selected weights of a run beside those that it started from.
 
     Both are measured in the precision of training. None where they were not stored, as by an earlier version.
@@ -51,7 +51,6 @@ def verdict_of(run: RunFolder, best_step: int, parts: Mapping[str, slice]) -> Ve
     Args:
         run: Run folder.
         best_step: Step of the selected weights.
-        parts: See `compare_found`.
     """
     try:
         found = load_dev(run)
@@ -60,7 +59,7 @@ def verdict_of(run: RunFolder, best_step: int, parts: Mapping[str, slice]) -> Ve
         return None
     if not {"untuned", "selected"} <= found.keys() or found["selected"][0] != best_step:
         return None
-    return compare_found(found["untuned"][1], found["selected"][1], parts=parts)
+    return compare_found(found["untuned"][1], found["selected"][1])
 
 
 def stored_verdict(run: RunFolder) -> Verdict:
@@ -79,23 +78,20 @@ def stored_verdict(run: RunFolder) -> Verdict:
     return found
 
 
-def compare_found(
-    before: OfTask, after: OfTask, units: str = "held-out", parts: Mapping[str, slice] = {}
-) -> Verdict:
+def compare_found(before: OfTask, after: OfTask, units: str = "held-out") -> Verdict:
     """Compare what two models give on the same pairs, or queries.
 
     Args:
         before: Cosines and gold scores of the first one, or scores of its queries.
         after: Those of the second one.
         units: What the pairs, or queries, are.
-        parts: Rows of each part of dev pairs, whose scores are averaged; none of others.
     """
     ranked = isinstance(before, dict)
     size = len(before[SELECTS]) if isinstance(before, dict) else len(before[0])
     noun = "query" if size == 1 else "queries"
     return compare_tasks(
-        by_part(before, parts),
-        by_part(after, parts),
+        {"dev": before},
+        {"dev": after},
         "MRR@10" if ranked else "Spearman",
         f"{size:,} {units} {noun}" if ranked else counted(size, f"{units} pair"),
         RESAMPLES if ranked else RESAMPLES // 10,  # ranks of pairs in a resample take time
@@ -127,13 +123,6 @@ def verdict_on(first: Interval, second: Interval, gap: Interval, score: str, uni
         "high": gap.high,
         "units": units,
     }
-
-
-def by_part(found: OfTask, parts: Mapping[str, slice]) -> dict[str, OfTask]:
-    """Return what was found on each part of dev pairs; on others, and on queries, all of it as ``dev``."""
-    if isinstance(found, dict) or not parts:
-        return {"dev": found}
-    return {name: (found[0][rows], found[1][rows]) for name, rows in parts.items()}
 
 
 def in_words(verdict: Verdict) -> str:

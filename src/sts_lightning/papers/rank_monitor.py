@@ -16,8 +16,7 @@ from sts_lightning.core.choices import Views
 from sts_lightning.core.errors import ConfigError, check_choice
 from sts_lightning.core.hardware import encoding_chunk_tokens
 from sts_lightning.data.ranking import Ranking
-from sts_lightning.data.table import SCORE_RANGE
-from sts_lightning.evaluation.dev_scores import dev_tasks
+from sts_lightning.data.table import SCORE_RANGE, Table
 from sts_lightning.evaluation.encoding import encode_distinct
 from sts_lightning.evaluation.statistics import correlate, pair_cosines
 from sts_lightning.models.compute.inference import evaluation_mode
@@ -58,7 +57,7 @@ class RankMonitor(Callback):
 
     Args:
         every: Steps between measurements; 5 in the paper.
-        pairs: Number of dev pairs to use, from the first; by default all, of ``dev=suite`` those of STS-B.
+        pairs: Number of dev pairs to use, from the first; by default all.
         fraction: Fraction of the energy that ``rank/energy`` covers.
         power: Power of the singular values that counts as energy, 1 or 2.
         patience: Number of measurements below the peak after which it counts as passed.
@@ -117,8 +116,7 @@ class RankMonitor(Callback):
             self._measure(trainer, pl_module)
 
     def _measure(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        [task, *_] = dev_tasks(trainer.datamodule.dev)  # type: ignore[attr-defined]  # set by Lightning
-        [table] = task.subsets.values()
+        table: Table = trainer.datamodule.dev  # type: ignore[attr-defined]  # set by Lightning
         count = len(table) if self.pairs is None else min(self.pairs, len(table))
         texts = [*table["sentence1"][:count], *table["sentence2"][:count]]
         gold = np.asarray(table["label"][:count])

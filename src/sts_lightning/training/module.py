@@ -24,9 +24,9 @@ from sts_lightning.core.processes import Shard
 from sts_lightning.data.collate import Batch
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.table import gold_of, identical_pairs
-from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of, score_dev
+from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of
 from sts_lightning.evaluation.retrieval import mean_scores, score_queries
-from sts_lightning.evaluation.statistics import pair_cosines
+from sts_lightning.evaluation.statistics import correlate, pair_cosines
 from sts_lightning.losses.base import Loss, check_scalar
 from sts_lightning.losses.joint import JointLoss
 from sts_lightning.models.compute.budget import TokenBudget, is_out_of_memory
@@ -471,9 +471,8 @@ class STSModule(pl.LightningModule):
             # Two vectors of a sentence differ by rounding, in bfloat16 by 0.001; the report encodes it once.
             found[identical_pairs(dev)] = 1.0
             self.dev_found = (found, gold_of([dev]))
-            of_pairs = score_dev(found, dev)
-            parts = {name: subset["spearman"] for name, subset in of_pairs.get("parts", {}).items()}
-            scores = {"spearman": of_pairs["spearman"], "pearson": of_pairs["pearson"], **parts}
+            of_pairs = correlate(*self.dev_found)
+            scores = {"spearman": of_pairs["spearman"], "pearson": of_pairs["pearson"]}
         for name, value in scores.items():
             self.log(f"dev/{name}", value, prog_bar=f"dev/{name}" == monitor_of(dev))
         self.log(DEV_SCORE, scores[monitor_of(dev).removeprefix("dev/")], logger=False)

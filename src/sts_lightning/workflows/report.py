@@ -19,15 +19,14 @@ from sts_lightning.core.console import print_scores
 from sts_lightning.core.files import write_atomic
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.ranking import Ranking
-from sts_lightning.data.readers.sts_sets import SEVEN_TASKS
-from sts_lightning.data.table import parts_of
+from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask
 from sts_lightning.data.tasks import scored_tasks
-from sts_lightning.evaluation.dev_scores import dev_tasks, monitor_of, title_of
+from sts_lightning.evaluation.dev_scores import monitor_of, title_of
 from sts_lightning.evaluation.disagreements import Disagreement, find_disagreements
 from sts_lightning.evaluation.retrieval import TITLES, print_rankings, ranking_cells
 from sts_lightning.evaluation.score import Scores, how_scored, score_data, title_of_table
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
-from sts_lightning.evaluation.verdict import Verdict, by_part, compare_tasks, in_words, verdict_of
+from sts_lightning.evaluation.verdict import Verdict, compare_tasks, in_words, verdict_of
 from sts_lightning.models.loading.checks import check_weights
 from sts_lightning.models.loading.folder import write_model
 from sts_lightning.runs.folder import RunFolder
@@ -89,8 +88,7 @@ def report(
         save_dev(run, best_step, tuned.dev_found, selected=True)
     watched = [row for row in history if "rank/energy" in row]
     phases = resolve_name("sts_lightning.papers.phases:phases_of")(watched) if watched else None
-    parts_of_dev = {} if isinstance(data.dev, Ranking) else parts_of(data.dev)
-    verdict = verdict_of(run, best_step, parts_of_dev)
+    verdict = verdict_of(run, best_step)
     worse = None if verdict is None else verdict["difference"] < 0
     general = _general(untuned, tuned) if data.keep_general else None
     details = {
@@ -114,21 +112,21 @@ def report(
     title = f"{cfg.name}, seed {cfg.seed}"
     with _optional("plots"):
         plot_curves(history, run.plots / "curves.png", best_step, title, (monitor, title_of(monitor)))
-        _plot_dev(tuned, parts_of_dev, run, title)
+        if not isinstance(tuned.dev_found, dict):
+            spearman = f"{title}: dev Spearman {tuned.dev_score:.2f}"
+            plot_cosines(*tuned.dev_found, run.plots / "dev_cosines.png", spearman)
         if phases is not None:
             resolve_name("sts_lightning.papers.figures:plot_ranks")(watched, phases, run.plots, title)
     with _optional(run.page_file.name):
         write_page(run, metrics, _disagreements(tuned, data), run.settings())
     log_results(experiment.loggers, metrics, steps)
     if verdict and worse:  # even within its interval: training gained nothing, and there is a remedy
+        order = ", or the labels are in another order than data.classes"
+        classes = any(part.label == "class" for part in data.parts.values())
         log.warning(
-            "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
-            "optim.lr or train longer%s; trainer.select_untuned=true would keep the untuned weights.",
-            verdict["after"],
-            verdict["before"],
-            ", or the labels are in another order than data.classes"
-            if any(part.label == "class" for part in data.parts.values())
-            else "",
+            "WARNING: the selected weights are worse than the untuned model: lower optim.lr or train "
+            "longer%s; trainer.select_untuned=true would keep the untuned weights.",
+            order if classes else "",
         )
     _print_scores(experiment, tuned, untuned, metrics)
     log.info("selected step %d of %d; results, plots and weights: %s", best_step, steps, run.name)
@@ -184,12 +182,11 @@ def _optional(what: str) -> Iterator[None]:
 
 
 def _disagreements(scores: Scores, data: DataModule) -> list[Disagreement]:
-    """Return pairs of the test tasks, or of the dev pairs without these."""
     if scores.test is not None and (tasks := scored_tasks(data.tests)):
         return find_disagreements(tasks, scores.test_found)
     if isinstance(data.dev, Ranking):
         return []
-    return find_disagreements(dev_tasks(data.dev), by_part(scores.dev_found, parts_of(data.dev)))
+    return find_disagreements([STSTask("dev", {"dev": data.dev})], {"dev": scores.dev_found})
 
 
 def _details(experiment: Experiment, scores: Scores, seconds: float) -> dict[str, Any]:
@@ -225,17 +222,7 @@ def sample_texts(data: DataModule) -> dict[str, list[str]]:
     return {"first": [text[:CUT] for text in first[:EACH]], "second": [text[:CUT] for text in second[:EACH]]}
 
 
-def _plot_dev(scores: Scores, parts: Mapping[str, slice], run: RunFolder, title: str) -> None:
-    """Plot the dev pairs, of a suite those of the first part, which have graded scores."""
-    name, found = next(iter(by_part(scores.dev_found, parts).items()))
-    if isinstance(found, dict):
-        return
-    spearman = scores.dev.get("parts", {name: scores.dev})[name]["spearman"]
-    plot_cosines(*found, run.plots / "dev_cosines.png", f"{title}: {name} Spearman {spearman:.2f}")
-
-
 def _before(history: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
-    """Return the row of a history before training; empty if there is none."""
     return history[0] if history and history[0]["step"] == 0 else {}
 
 

@@ -17,7 +17,6 @@ from sts_lightning.data.own_rows import triplets
 from sts_lightning.data.readers.sts_sets import is_prepared, load_sts_tasks, load_stsb, text_found
 from sts_lightning.data.sentences import sentences
 from sts_lightning.data.sts_train import sts_train
-from sts_lightning.data.table import parts_of
 from sts_lightning.papers.classification import TRANSFER_TASKS, load_transfer_tasks
 from tests.support.data_modules import data_module, training
 from tests.support.hub_server import Hub
@@ -66,41 +65,20 @@ def test_every_file_is_raw_and_is_recognised_once_prepared(data_root: str) -> No
 
 
 @pytest.mark.parametrize("text", get_args(SentEvalText))
-def test_sizes_of_the_dev_suite(data_root: str, text: SentEvalText) -> None:
-    data = data_module(sts_train, data_root, batch_size=64, seed=1, senteval_text=text, dev="suite")
-    data.setup()
-    sizes = {name: rows.stop - rows.start for name, rows in parts_of(data.dev).items()}
-    assert sizes == {"stsb": 361, "sick": 486, "news": 495, "nli": 500, "paraphrase": 500}
-    assert [count.dropped["in the dev set"] for count in data.sources] == [497, 11]
-    assert data.text == text
-
-
-def test_clean_sts_b_dev_is_the_part_of_the_suite(data_root: str) -> None:
-    clean, suite = (
-        data_module(sts_train, data_root, batch_size=64, seed=1, dev=dev) for dev in ("stsb_clean", "suite")
-    )
-    clean.setup()
-    suite.setup()
-    assert len(clean.dev) == 361
-    assert clean.dev.pairs == suite.dev[:361].pairs
-    assert [count.dropped["in the dev set"] for count in clean.sources] == [1, 8]
-
-
-def test_no_pair_of_the_dev_suite_is_in_a_test_set_or_trained_on(data_root: str) -> None:
+def test_clean_sts_b_dev_is_in_no_test_set_and_not_trained_on(data_root: str, text: SentEvalText) -> None:
     def key(pair: tuple[str, str]) -> tuple[str, ...]:
         return tuple(sorted("".join(filter(str.isalnum, text.lower())) for text in pair))
 
-    data = data_module(triplets, data_root, batch_size=64, seed=1, dev="suite")
+    data = data_module(sts_train, data_root, batch_size=64, seed=1, dev="stsb_clean", senteval_text=text)
     data.setup()
-    suite = [key(pair) for pair in data.dev.pairs]
-    assert len(set(suite)) == len(suite) == 2342
+    assert [count.dropped["in the dev set"] for count in data.sources] == [1, 8]
+    assert data.text == text
+    clean = [key(pair) for pair in data.dev.pairs]
+    assert len(set(clean)) == len(clean) == 361
     for task in load_sts_tasks(data_root):
         for table in task.subsets.values():
-            assert not {key(pair) for pair in table.pairs} & set(suite), task.name
-    first, second, third = (data.train[f"sentence{view}"] for view in (1, 2, 3))
-    for pairs in (zip(first, second, strict=True), zip(first, third, strict=True)):
-        assert not {key(pair) for pair in pairs} & set(suite)
-    assert sum(count.dropped["in the dev set"] for count in data.sources) > 0
+            assert not {key(pair) for pair in table.pairs} & set(clean), task.name
+    assert not {key(pair) for pair in data.train.pairs} & set(clean)
 
 
 def test_number_of_triplets(data_root: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -222,17 +221,17 @@ def test_dev_and_test_files_of_each_kind(kind: str, rows_file: str, tmp_path: Pa
 def test_scored_pairs_select_without_a_fraction(
     rows_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """STS-B dev as before; a suite that is typed wins over the fraction."""
+    """STS-B dev as before; dev=stsb_clean wins over the fraction."""
     pairs = Table({"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": [0.0, 5.0]})
-    suite = replace(pairs, columns={**pairs.columns, "part": ["one", "two"]})
+    clean = pairs.read_from("clean")
     where = "sts_lightning.data.dev_and_tests."
     monkeypatch.setattr(f"{where}load_stsb", lambda *args: pairs)
-    monkeypatch.setattr(f"{where}load_dev_suite", lambda *args: suite)
+    monkeypatch.setattr(f"{where}load_clean_stsb", lambda *args: clean)
     monkeypatch.setattr(f"{where}load_sts_tasks", lambda *args, **more: [STSTask("A", {"all": pairs})])
     for settings, dev, rows in (
         ({"dev_fraction": 0.0}, pairs, 250),
         ({"dev_fraction": None}, pairs, 250),
-        ({"dev_fraction": 0.1, "dev": "suite"}, suite, 250),
+        ({"dev_fraction": 0.1, "dev": "stsb_clean"}, clean, 250),
     ):
         options: Any = settings
         splits = triplets(str(tmp_path), rows_file, **options).read()

@@ -39,20 +39,16 @@ def pairs(noise: float, size: int = 120) -> tuple[np.ndarray, np.ndarray]:
     return np.tanh((gold + noise * np.random.default_rng(1).normal(size=size)) / 10), gold
 
 
-def slow_bounds(before: OfTask, after: OfTask, rows: list[slice], draws: int) -> tuple[float, float]:
+def slow_bounds(before: OfTask, after: OfTask, draws: int) -> tuple[float, float]:
     rng, found = np.random.default_rng(3), []
     for _ in range(draws):
-        of_parts = []
-        for part in rows:
-            if isinstance(before, dict) or isinstance(after, dict):
-                gaps = after["mrr@10"] - before["mrr@10"]  # type: ignore[call-overload]
-                of_parts.append(gaps[rng.integers(len(gaps), size=len(gaps))].mean())
-                continue
-            places = np.arange(len(before[0]))[part]
-            drawn = places[rng.integers(len(places), size=len(places))]
-            one, other = (stats.spearmanr(x[drawn], g[drawn]).statistic for x, g in (before, after))
-            of_parts.append(other - one)
-        found.append(100 * np.mean(of_parts))
+        if isinstance(before, dict) or isinstance(after, dict):
+            gaps = after["mrr@10"] - before["mrr@10"]  # type: ignore[call-overload]
+            found.append(100 * gaps[rng.integers(len(gaps), size=len(gaps))].mean())
+            continue
+        drawn = rng.integers(len(before[0]), size=len(before[0]))
+        one, other = (stats.spearmanr(x[drawn], g[drawn]).statistic for x, g in (before, after))
+        found.append(100 * (other - one))
     low, high = np.percentile(found, (2.5, 97.5))
     return float(low), float(high)
 
@@ -68,7 +64,7 @@ def test_words_and_bounds_of_queries(before: int, after: int, word: str) -> None
     means = [100 * each["mrr@10"].mean() for each in (one, other)]
     assert [verdict["before"], verdict["after"]] == pytest.approx(means)
     assert verdict["difference"] == pytest.approx(means[1] - means[0])
-    expected = slow_bounds(one, other, [slice(None)], 10_000)
+    expected = slow_bounds(one, other, 10_000)
     assert (verdict["low"], verdict["high"]) == pytest.approx(expected, abs=0.15)
 
 
@@ -83,18 +79,13 @@ def test_without_an_effect_the_word_says_so() -> None:
     assert compare_found(one_query, one_query)["units"] == "1 held-out query"
 
 
-@pytest.mark.parametrize("parts", [{}, {"a": slice(0, 40), "b": slice(40, 120)}])
-def test_scored_pairs(parts: dict[str, slice]) -> None:
-    """Of a suite the parts are averaged, each with its own resamples."""
+def test_scored_pairs() -> None:
     one, other = pairs(6.0), pairs(3.0)
-    verdict = compare_found(one, other, parts=parts)
-    rows = list(parts.values()) or [slice(None)]
-    means = [
-        100 * np.mean([stats.spearmanr(x[part], g[part]).statistic for part in rows]) for x, g in (one, other)
-    ]
+    verdict = compare_found(one, other)
+    means = [100 * stats.spearmanr(x, g).statistic for x, g in (one, other)]
     assert (verdict["score"], verdict["units"]) == ("Spearman", "120 held-out pairs")
     assert [verdict["before"], verdict["after"]] == pytest.approx(means)
-    assert (verdict["low"], verdict["high"]) == pytest.approx(slow_bounds(one, other, rows, 1000), abs=1.5)
+    assert (verdict["low"], verdict["high"]) == pytest.approx(slow_bounds(one, other, 1000), abs=1.5)
     assert verdict["verdict"] == "better"
 
 
@@ -126,9 +117,9 @@ def test_a_bound_of_zero_is_no_difference(low: float, high: float, word: str) ->
 def test_what_is_stored_of_the_dev_data(found: OfTask, tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     assert load_dev(run) == {}
-    assert verdict_of(run, 8, {}) is None
+    assert verdict_of(run, 8) is None
     save_dev(run, 0, found, selected=False)
-    assert verdict_of(run, 8, {}) is None  # only the weights before training
+    assert verdict_of(run, 8) is None  # only the weights before training
     save_dev(run, 4, found, selected=True)
     save_dev(run, 8, found, selected=True)
     stored = load_dev(run)
@@ -137,8 +128,8 @@ def test_what_is_stored_of_the_dev_data(found: OfTask, tmp_path: Path) -> None:
         ours, theirs = (x.values() if isinstance(x, dict) else x for x in (found, each))
         for one, other in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(one, other)
-    assert verdict_of(run, 4, {}) is None
-    verdict: Any = verdict_of(run, 8, {})
+    assert verdict_of(run, 4) is None
+    verdict: Any = verdict_of(run, 8)
     assert verdict["verdict"] == "no difference found"
     scores = {"mrr@10": 50.0} if isinstance(found, dict) else {"spearman": 50.0}
     run.save_metrics(RunMetrics(None, scores, {"verdict": verdict}))

@@ -90,7 +90,7 @@ def test_missing_rows_are_missing_and_never_zero(table: Table) -> None:
 
 
 def test_rows_that_are_hardly_comparable_are_named(table: Table) -> None:
-    for row, settings in (("plain", {}), ("a|b_c", {"dev": "suite", "version": "1.1"})):
+    for row, settings in (("plain", {}), ("a|b_c", {"dev": "stsb_clean", "version": "1.1"})):
         for seed, run in enumerate(folders(table, row), 1):
             finish(run, 1.0, seed, **settings)
     text = markdown(collect(table, 50)).replace("\\|", "|")
@@ -99,7 +99,8 @@ def test_rows_that_are_hardly_comparable_are_named(table: Table) -> None:
         "precision=32-true, quantization=none.",
         "Training: max_length=64, precision=bf16-mixed, quantization=4bit.",
         "Seeds: 1, 2.",
-        "Dev pairs that select the weights, different between rows: dev=stsb (plain), or dev=suite (a|b_c).",
+        "Dev pairs that select the weights, different between rows: dev=stsb (plain), or dev=stsb_clean "
+        "(a|b_c).",
         "Versions of sts-lightning, different between rows: 1.0 (plain), or 1.1 (a|b_c).",
     ):
         assert f"- {sentence}\n" in text

@@ -12,7 +12,6 @@ from sts_lightning.models.loading.run import load
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.average import Parent, read_parents
 from tests.support.averaged_runs import write_run
-from tests.support.run_entries import edit
 
 LORA = {"_target_": "peft.LoraConfig", "r": 4, "target_modules": "all-linear"}
 
@@ -43,16 +42,6 @@ def test_another_kind_of_model(changed: Any, message: str, first: Path, tmp_path
 def test_other_dropout_is_the_same_model(first: Path, tmp_path: Path) -> None:
     other = write_run(tmp_path / "other", 0.01, 2, {"model": {"dropout": 0.3}, "optim": {"lr": 1e-3}})
     assert len(parents([first, other])) == 2
-
-
-def test_pairs_that_the_suite_of_the_first_holds_out(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / name, 0.01, 2) for name in ("one", "two")]
-    data = {"_target_": "sts_lightning.data.sts_train.sts_train", "seed": 1}
-    for run, dev in zip(runs, ("suite", "stsb"), strict=True):
-        edit(RunFolder(run).config_file, lambda cfg, dev=dev: cfg.update(data=data, dev=dev))
-    with pytest.raises(CheckpointError, match=r"two may have trained on dev pairs of .*one"):
-        parents(runs)
-    assert len(parents(runs[::-1])) == 2
 
 
 def test_no_run_at_all(first: Path, tmp_path: Path) -> None:

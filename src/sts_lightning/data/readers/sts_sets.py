@@ -132,13 +132,6 @@ def load_stsb(data_root: str | Path, split: str, text: SentEvalText = "raw") -> 
         return _to_table(_read_stsb(path), path, folder, text)
 
 
-def load_stsb_genres(data_root: str | Path, split: str) -> list[str]:
-    """Return the genre of each pair of a split of STS-B, such as ``MSRpar`` (see `load_stsb`)."""
-    with fetched_by("sts", data_root):
-        path = senteval_folder(data_root) / "STS" / "STSBenchmark" / f"sts-{split}.csv"
-        return [fields[1] for _, fields in read_tsv(path, columns=7)]
-
-
 def load_sickr(data_root: str | Path, split: str, text: SentEvalText = "raw") -> Table:
     """Load SICK-R ``train`` (4,500 pairs), ``trial`` (500) or ``test`` (4,927).
 

@@ -27,14 +27,14 @@ from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.assembly import assemble, make_data
 from sts_lightning.training.callbacks.history import HistoryLogger
-from sts_lightning.workflows.checks import (
+from sts_lightning.workflows.preflight import (
     CALLBACKS,
+    check_components,
     check_fit,
     check_machine,
-    check_parts,
     conflicts,
-    make_loggers,
 )
+from sts_lightning.workflows.train import make_loggers
 from tests.conftest import CONF
 from tests.support.loss_cases import batch, further, make
 
@@ -69,7 +69,8 @@ def test_loss_and_data_fit_or_are_rejected(data: str, config: Config) -> None:
     """What a loss declares holds: it computes a number from all data that it accepts."""
     columns = {"labels_file": "[text,label]", "triplets_file": "[a,p,n]", "triplets_hub": "[a,p,n]"}.get(data)
     named = [] if columns is None else [f"data.columns={columns}"]
-    given = source(config, f"data={data}", "path=mine.csv", *named)
+    path = [] if data == "nli_triplets" else ["path=mine.csv"]
+    given = source(config, f"data={data}", *path, *named)
     for stem in PLAIN:
         loss = make(stem)
         needs = loss.needs
@@ -194,8 +195,8 @@ CALLBACK = "+callbacks.mine._target_=lightning.pytorch.callbacks."
         ),
         ("model=tiny_mistral trainer.wise_ft=[0.5]", "trainer.wise_ft", "the mean of an adapter"),
         ("path=mine.csv", "path", "path=mine.csv has no effect on this data"),
-        ("dev=suite", "dev", "dev=suite has no effect on this data"),
-        ("trainer.micro_batch_size=true", "trainer.micro_batch_size", "must be a number of examples"),
+        ("dev=stsb_clean", "dev", "dev=stsb_clean has no effect on this data"),
+        ("trainer.micro_batch_size=true", "trainer.micro_batch_size", "valid integer"),
         ("+trainer.extra.accumulate_grad_batches=2", "trainer.extra.accumulate_grad_batches", "profiler"),
         (
             "loss=infonce data.kind=sentences data.repetition=0.3 prompt=promptbert",
@@ -213,21 +214,21 @@ def test_what_would_train_something_else(
     overrides: str, key: str, message: str, config: Config, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        check_parts(assemble(check_config(config("data=toy", "name=run", *overrides.split())), "meta"))
+        check_components(assemble(check_config(config("data=toy", "name=run", *overrides.split())), "meta"))
     assert caught.value.key == key
     assert message in str(caught.value)
 
 
 def test_all_that_does_not_fit_is_told_at_once(config: Config) -> None:
-    wrong = ["path=mine.csv", "dev=suite", "auxiliary=momentum_queue", "+trainer.extra.limit=2"]
+    wrong = ["path=mine.csv", "dev=stsb_clean", "auxiliary=momentum_queue", "+trainer.extra.limit=2"]
     with pytest.raises(ConfigError) as caught:
-        check_parts(assemble(check_config(config("data=toy", "name=run", *wrong)), "meta"))
+        check_components(assemble(check_config(config("data=toy", "name=run", *wrong)), "meta"))
     first, *lines = str(caught.value).splitlines()
     assert first == "4 mistakes:"
     for named in (
         "trainer.extra.limit: no such setting",
         "path=mine.csv has",
-        "dev=suite has",
+        "dev=stsb_clean has",
         "auxiliary: ",
     ):
         assert sum(line.startswith(f"  {named}") for line in lines) == 1
