@@ -39,7 +39,7 @@ def test_help_needs_no_torch(cli: Cli) -> None:
         ("train.py", "dev=suit"),
         ("train.py", "optim.schedule=x"),
         ("train.py", "optim.schedule=y path=../qa.csv"),
-        ("train.py", "precision=x optim.lr=-1 loss.official=7"),
+        ("train.py", "precision=x optim.lr=-1 loss=l1 loss.clamp=7"),
         ("eval.py", "suite=x"),
     ],
 )

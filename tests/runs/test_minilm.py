@@ -16,7 +16,7 @@ from sts_lightning.data.table import Table
 from sts_lightning.evaluation.sts import evaluate_sts
 from sts_lightning.models.loading.hub import packaged_copy
 from sts_lightning.models.loading.run import build_encoder
-from sts_lightning.runs.history import read_history
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.command import train_in
 
 Config = Callable[..., DictConfig]
@@ -49,7 +49,7 @@ def test_a_few_steps_of_pcc_tuning(data_root: str, config: Config, tmp_path: Pat
     assert result["dev_untuned"] == pytest.approx(86.72, abs=0.02)
     assert dev == result["dev"]["spearman"] > 85
     assert result["test"] is None
-    assert all(row["tokens_per_second"] > 0 for row in read_history(tmp_path / "history.csv")[1:])
+    assert all(row["tokens_per_second"] > 0 for row in RunFolder(tmp_path).history()[1:])
 
 
 @pytest.mark.parametrize(

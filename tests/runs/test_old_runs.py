@@ -21,7 +21,6 @@ from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.export.export import export
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.evaluate import evaluate_in
 from tests.conftest import ROOT
 from tests.support.whole_runs import metrics
@@ -135,9 +134,7 @@ def test_an_interrupted_run_is_resumed_to_the_numbers_of_the_release(
     assert (ended["resumed"], ended["steps"], ended["best_step"]) == (True, 8, whole["best_step"])
     assert ended["dev"] == pytest.approx(whole["dev"], abs=1e-3)
     assert ended["test"]["average"] == pytest.approx(whole["test"]["average"], abs=1e-3)
-    for left, right in zip(
-        *(read_history(runs / n / "history.csv") for n in ("interrupted", "bert")), strict=True
-    ):
+    for left, right in zip(*(RunFolder(runs / n).history() for n in ("interrupted", "bert")), strict=True):
         for key in ("step", "dev/spearman", "train/loss"):
             assert left.get(key) == pytest.approx(right.get(key), abs=1e-3), (left["step"], key)
     assert (runs / "interrupted" / "model").is_dir()

@@ -10,7 +10,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from sts_lightning.runs.history import read_history
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
 from tests.support.whole_runs import JOINT, metrics, weights
@@ -38,7 +38,7 @@ def several(count: int) -> list[str]:
 
 
 def same(one: Path, two: Path) -> None:
-    left, right = (read_history(run / "history.csv") for run in (one, two))
+    left, right = (RunFolder(run).history() for run in (one, two))
     assert [row["step"] for row in left] == [row["step"] for row in right]
     for first, second in zip(left, right, strict=True):
         for name in first.keys() & {"train/loss", "dev/spearman", "dev/pearson", "lr"}:

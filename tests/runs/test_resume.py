@@ -13,7 +13,6 @@ from omegaconf import DictConfig
 import sts_lightning
 from sts_lightning.core.errors import CheckpointError, ConfigError, InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.command import train_in
 from tests.support.interruptions import StopAt
 from tests.support.run_entries import edit, train_py
@@ -53,14 +52,14 @@ def test_a_finished_run_is_trained_further(
     """Its steps, history and selection go on, and so does a run that is stopped meanwhile."""
     names = ("run", "stopped", "twice")
     run, stopped, twice = (Path(shutil.copytree(uninterrupted, tmp_path / name)) for name in names)
-    before = read_history(run / "history.csv")
+    before = RunFolder(run).history()
     with pytest.raises(ConfigError, match=r"has made 32 steps, and would end after 20;"):
         train_py(tmp_path / "out", f"resume={run}", "trainer.max_steps=20")
     assert (run / "metrics.json").is_file()
     with caplog.at_level("INFO"):
         train_py(tmp_path / "out", f"resume={run}", "trainer.max_steps=48")
     assert "resuming after step 32" in caplog.text
-    result, rows = metrics(run), read_history(run / "history.csv")
+    result, rows = metrics(run), RunFolder(run).history()
     assert rows[: len(before) - 1] == before[:-1]
     assert [row["step"] for row in rows] == list(range(49))
     assert (result["steps"], result["resumed"]) == (48, True)
@@ -83,7 +82,7 @@ def test_a_finished_run_is_trained_further(
         patch.setattr(RunFolder, "remove_state", lambda run: None)
         train_py(tmp_path / "out", f"resume={twice}", "trainer.max_steps=40")  # in the middle of an epoch
     train_py(tmp_path / "out", f"resume={twice}", "trainer.max_steps=48")
-    assert [row["epoch"] for row in read_history(twice / "history.csv")] == [row["epoch"] for row in rows]
+    assert [row["epoch"] for row in RunFolder(twice).history()] == [row["epoch"] for row in rows]
     with pytest.raises(
         ConfigError, match=r"its state was not kept, which trainer\.keep_state=true does.*init_from="
     ):
@@ -95,7 +94,7 @@ def test_joint_data_resume_in_the_middle_of_an_epoch(
 ) -> None:
     monkeypatch.setattr(RunFolder, "remove_state", lambda run: None)
     train_in(tmp_path / "whole", config(*JOINT))
-    rows = read_history(tmp_path / "whole" / "history.csv")
+    rows = RunFolder(tmp_path / "whole").history()
     rows = [row for row in rows if "train/loss" in row]
     parts = [n for row in rows for n in ("nli", "cls", "sts") if row.get(f"train/{n}") == row["train/loss"]]
     assert [parts.count(name) for name in ("nli", "cls", "sts")] == [16, 10, 12]

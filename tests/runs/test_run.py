@@ -28,7 +28,6 @@ from sts_lightning.evaluation.score import score_data
 from sts_lightning.models.loading import folder
 from sts_lightning.models.loading.hub import OWN_FILE
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history import read_history
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import load_predictions
 from sts_lightning.training.assembly import make_data
@@ -74,7 +73,7 @@ def test_run_folder_holds_everything(uninterrupted: Path) -> None:
     # Without the build that the wheels of the package index leave out of their metadata.
     assert torch.__version__.startswith(result["versions"]["torch"])
     assert result["steps"] == 32
-    history = read_history(uninterrupted / "history.csv")
+    history = RunFolder(uninterrupted).history()
     assert [row["step"] for row in history] == list(range(33))
     assert {"train/loss", "lr", "steps_per_second", "tokens_per_second"} <= history[1].keys()
     scored = [row["step"] for row in history if "dev/spearman" in row]
@@ -85,15 +84,13 @@ def test_run_folder_holds_everything(uninterrupted: Path) -> None:
 
 def test_monitored_score_equals_the_reported_one(uninterrupted: Path) -> None:
     result = metrics(uninterrupted)
-    row = next(
-        row for row in read_history(uninterrupted / "history.csv") if row["step"] == result["best_step"]
-    )
+    row = next(row for row in RunFolder(uninterrupted).history() if row["step"] == result["best_step"])
     assert row["dev/spearman"] == pytest.approx(result["dev"]["spearman"], abs=1e-2)  # torchmetrics and scipy
     assert row["dev/pearson"] == pytest.approx(result["dev"]["pearson"], abs=1e-2)
 
 
 def test_learning_rate_warms_up_and_decays_to_zero(uninterrupted: Path) -> None:
-    rates = [row["lr"] for row in read_history(uninterrupted / "history.csv") if "lr" in row]
+    rates = [row["lr"] for row in RunFolder(uninterrupted).history() if "lr" in row]
     warmup, total, peak = 3, 32, 5e-5
     expected = [
         peak * (step / warmup if step < warmup else (total - step) / (total - warmup))

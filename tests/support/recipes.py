@@ -13,7 +13,6 @@ from sts_lightning.config.folders import files_of
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
 
@@ -109,7 +108,7 @@ def decoder(family: str) -> list[str]:
 
 
 def losses(run: Path) -> list[float]:
-    return [row["train/loss"] for row in read_history(run / "history.csv") if "train/loss" in row]
+    return [row["train/loss"] for row in RunFolder(run).history() if "train/loss" in row]
 
 
 def check_training(experiment: str, config: Config, tmp_path: Path, teacher: Path) -> None:

@@ -12,7 +12,6 @@ from safetensors.torch import load_file
 from sts_lightning.models.loading.folder import TRAINING
 from sts_lightning.models.loading.pipeline import read_model
 from sts_lightning.runs.folder import RunFolder, Which
-from sts_lightning.runs.history import read_history
 from tests.conftest import SHORT_RUN
 from tests.support.parts import losses, part
 
@@ -65,7 +64,7 @@ def same_results(one: Path, two: Path) -> None:
         assert torch.equal(value, weights(two)[name]), name
     timed = {"steps_per_second", "tokens_per_second"}
     rows = [
-        [{k: v for k, v in row.items() if k not in timed} for row in read_history(r / "history.csv")]
+        [{k: v for k, v in row.items() if k not in timed} for row in RunFolder(r).history()]
         for r in (one, two)
     ]
     assert rows[0] == rows[1]

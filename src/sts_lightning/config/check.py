@@ -37,6 +37,7 @@ _VALUE = re.compile(r"[+-]?([0-9_.]+(e[+-]?[0-9]+)?|nan|inf)|null|true|false", r
 GONE = {
     "loss=kendall": "loss=spearman and loss=concordance are nearest, and score no worse.",
     "loss=listmle": "loss=listnet is nearest and scores higher; loss=rankcse has its own ListMLE.",
+    "loss.official": "What the paper's code does is loss=paper_code_NAME, as in loss=paper_code_pearson.",
     "dev=suite": "dev=stsb_clean has no test pairs either, and chose the better runs.",
 }
 """What to type in place of a choice or a setting of an earlier version."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -57,9 +57,8 @@ class DataModule(pl.LightningDataModule):
 
     Attributes:
         parts: Data sets by name: those of joint data, else the only one with the name "".
+        batch_sizes: Examples in a training batch of each.
         widest: Name of the part whose batches have the most rows.
-        views, num_views, label, batch_size: Those of `widest`, see `DataSet`.
-        published_rows, keep_general: See `DataSet`.
         train, dev, tests: Training table, dev data and test tasks; filled by `setup`.
         splits: What each part has read; set by `setup`.
         digest_files: Returns digests of the user's files by setting.
@@ -94,11 +93,6 @@ class DataModule(pl.LightningDataModule):
         check_range("num_workers", num_workers, 0, 1024)
         self.data_set = data_set
         self.widest = max(self.parts, key=lambda name: len(self.parts[name].views) * self.batch_sizes[name])
-        largest = self.parts[self.widest]
-        self.views, self.num_views, self.label = largest.views, len(largest.views), largest.label
-        self.batch_size = self.batch_sizes[self.widest]
-        self.published_rows = data_set.published_rows
-        self.keep_general = data_set.keep_general
         self.seed = seed
         self.num_workers = num_workers
         self.epoch_batches: int | None = None
@@ -166,7 +160,8 @@ class DataModule(pl.LightningDataModule):
         for source in self.sources:
             dropped.update(source.dropped)
         names = summary([source.source for source in self.sources], " + ")
-        return TrainingCount(names, self.data_set.unit, len(self.train), self.published_rows, dict(dropped))
+        unit, published = self.data_set.unit, self.data_set.published_rows
+        return TrainingCount(names, unit, len(self.train), published, dict(dropped))
 
     def source_score(self, label: float, part: str = "") -> float:
         """Return the score that a training pair of a part has in its source, for messages."""
@@ -279,29 +274,26 @@ class DataModule(pl.LightningDataModule):
     def val_dataloader(self) -> DataLoader[Any]:
         """Return the dev pairs in file order, or the dev queries and then their candidates."""
         _, prepare = self._connected()
+        shard = Shard.current()
+        data: Any = self.dev  # has what the loader asks for
+        size: int | None = DEV_BATCH_SIZE
+        collate: Any = ViewCollator(column_views(2), "score", prepare, shard)
         if isinstance(self.dev, Ranking):
-            return self._ranked_texts(self.dev, prepare)
-        collate = ViewCollator(column_views(2), "score", prepare, Shard.current())
+            collate, size = partial(_ranked_texts, prepare, shard), None
+            data = [
+                (role, texts[start : start + DEV_TEXTS])
+                for role, texts in self.dev.texts()
+                for start in range(0, len(texts), DEV_TEXTS)
+            ]
         # A separate generator: the loader would otherwise draw from the one that dropout uses.
         generator = torch.Generator().manual_seed(self.seed)
-        pairs: Any = self.dev  # has what the loader asks for
-        return DataLoader(pairs, batch_size=DEV_BATCH_SIZE, collate_fn=collate, generator=generator)
+        return DataLoader(data, batch_size=size, collate_fn=collate, generator=generator)
 
-    def _ranked_texts(self, dev: Ranking, prepare: Any) -> DataLoader[Any]:
-        shard = Shard.current()
 
-        def collate(batch: Any) -> Batch[Any]:
-            role, texts = batch
-            embedded = list(texts[shard.slice_of(len(texts))] or texts[:1]) if shard.world_size > 1 else texts
-            return Batch(prepare([list(embedded)], [None], role=role), 1, None, len(texts), shard)
-
-        batches: Any = [
-            (role, texts[start : start + DEV_TEXTS])
-            for role, texts in dev.texts()
-            for start in range(0, len(texts), DEV_TEXTS)
-        ]
-        generator = torch.Generator().manual_seed(self.seed)  # as for pairs
-        return DataLoader(batches, batch_size=None, collate_fn=collate, generator=generator)
+def _ranked_texts(prepare: Any, shard: Shard, batch: tuple[str, Sequence[str]]) -> Batch[Any]:
+    role, texts = batch
+    embedded = texts[shard.slice_of(len(texts))] or texts[:1]
+    return Batch(prepare([list(embedded)], [None], role=role), 1, None, len(texts), shard)
 
 
 def _by_role(prepare: Prepare[Any], part: DataSet) -> Prepare[Any]:

@@ -137,8 +137,7 @@ class RankMonitor(Callback):
             metrics["rank/alignment"] = contrastive_alignment(first[positive], second[positive])
         if self.views == "dropout":
             metrics |= _view_metrics(*dropout_views(pl_module.encoder, list(embedded.index)))  # type: ignore[arg-type]
-        for logger in trainer.loggers:
-            logger.log_metrics(metrics, step=trainer.global_step)
+        pl_module.log_at(metrics, trainer.global_step)  # type: ignore[operator]
         self._follow(rank, trainer.global_step, pl_module)
 
     def _follow(self, rank: float, step: int, pl_module: pl.LightningModule) -> None:

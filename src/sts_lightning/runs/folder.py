@@ -21,7 +21,9 @@ report.html                 scores, plots, pairs of disagreement, cost and setti
 from __future__ import annotations
 
 import contextlib
+import csv
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -30,7 +32,7 @@ import shutil
 import sys
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,7 +44,6 @@ from sts_lightning.config.stored import adapt, check, read_settings
 from sts_lightning.core.errors import CheckpointError, ConfigError, TrainingError
 from sts_lightning.core.files import check_finite, read_json, replacing, write_atomic
 from sts_lightning.core.processes import batch_job, is_first_process, requeued
-from sts_lightning.runs.history import read_history
 from sts_lightning.runs.metrics import RunMetrics, read_metrics
 
 State = Literal["new", "started", "interrupted", "finished"]
@@ -245,8 +246,34 @@ class RunFolder:
         write_atomic(self.metrics_file, json.dumps(contents, indent=2) + "\n")
 
     def history(self) -> list[dict[str, Any]]:
-        """Read the rows of the history; empty if there is none."""
-        return read_history(self.history_file)
+        """Read the rows of the history, without empty values; none if there is no file.
+
+        Raises:
+            CheckpointError: The file cannot be read, or a row holds something else than numbers.
+        """
+        if not self.history_file.is_file():
+            return []
+        rows = []
+        with self.history_file.open(encoding="utf-8-sig", newline="") as file:
+            # A last row without an end is of 0.3, whose process was killed or whose disk was full.
+            reader = csv.DictReader((line for line in file if line[-1] in "\r\n"), strict=True)
+            try:
+                for values in reader:
+                    row = {name: float(value) for name, value in values.items() if value}
+                    rows.append({**row, "step": int(row["step"])})
+            except (TypeError, ValueError, KeyError, csv.Error) as error:  # TypeError: too many values
+                place = f"{self.history_file}, line {reader.reader.line_num or 1}"
+                raise CheckpointError(f"{place}: cannot be read ({error}).") from error
+        return rows
+
+    def save_history(self, rows: Iterable[Mapping[str, float]]) -> None:
+        """Write the history: a row for each step, with a column for each metric that any of them has."""
+        rows = list(rows)
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(dict.fromkeys(itertools.chain(*rows))), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(sorted(rows, key=lambda row: row["step"]))
+        write_atomic(self.history_file, text.getvalue().encode())
 
     def read_checkpoint(self, which: Checkpoint, mmap: bool = False, whole: bool = True) -> dict[str, Any]:
         """Read a checkpoint to the CPU, without executing anything in it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -95,6 +95,8 @@ class STSModule(pl.LightningModule):
         budget: Padded tokens of a micro batch of each process, which a step lowers in which memory runs out.
             They are in checkpoints, since other micro batches draw other dropout.
         dev_found: What the latest dev evaluation found of each pair, or query.
+        history: Metrics of each logged step, by its number, which `RunRecorder` writes.
+        logged: What has been logged since the last row.
         steps_peak: Peak of the GPU's allocated memory in bytes in the steps before the latest dev evaluation.
     """
 
@@ -126,6 +128,8 @@ class STSModule(pl.LightningModule):
         self.official_gather = official_gather
         self.seed = seed
         self.steps_peak = 0
+        self.history: dict[int, dict[str, float]] = {}
+        self.logged: dict[str, Any] = {}
         self._dev_found: list[np.ndarray] = []
         self.dev_found: OfTask
         self._unread: tuple[Tensor, torch.cuda.Event | None, int] | None = None
@@ -424,15 +428,31 @@ class STSModule(pl.LightningModule):
             self.log(f"train/{name}", value, batch_size=batch_size)
         step = self.global_step + 1
         if batch.part and step % self.trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
-            # Lightning would repeat the last values of a part in the steps of the others.
-            for logger in self.trainer.loggers:
-                logger.log_metrics({f"train/{name}": float(value) for name, value in observed.items()}, step)
+            self.log_at({f"train/{name}": float(value) for name, value in observed.items()}, step)
         rates = [group["lr"] for group in self.trainer.optimizers[0].param_groups]
         self.log("lr", on_host(max(rates)), batch_size=batch_size)
         if self.trainer.progress_bar_callback is not None and self._last_loss is not None:
             # On a GPU that of the step before, which can be shown without waiting.
             self.log("loss", on_host(self._last_loss), prog_bar=True, logger=False, batch_size=batch_size)
         self._log_position(self.global_step + 1, batch_size)
+
+    def log(  # type: ignore[override]  # it takes the others by their names alone
+        self, name: str, value: Any, prog_bar: bool = False, logger: bool | None = None, **settings: Any
+    ) -> None:
+        """Log a metric as Lightning does, and keep it for the history."""
+        super().log(name, value, prog_bar, logger, **settings)
+        if logger is not False:
+            self.logged[name] = value
+
+    def log_at(self, metrics: Mapping[str, float], step: int) -> None:
+        """Log metrics of one step; Lightning's own `log` would repeat them in those that lack them."""
+        for logger in self.trainer.loggers:
+            logger.log_metrics(dict(metrics), step)
+        self.add_row(metrics, step)
+
+    def add_row(self, metrics: Mapping[str, float], step: int) -> None:
+        """Add metrics to the row of a step in the history."""
+        self.history.setdefault(step, {}).update({"step": step, **metrics})
 
     def _log_position(self, step: int, batch_size: int) -> None:
         """Number logged rows by completed optimiser steps; Lightning's own count is one less in training."""

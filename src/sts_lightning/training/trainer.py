@@ -26,9 +26,13 @@ from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.hardware import Machine
 from sts_lightning.core.signals import PARENT
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.callbacks.best_checkpoint import AtomicCheckpointIO, BestCheckpoint, KeptWeights
+from sts_lightning.training.callbacks.checkpoints import (
+    AtomicCheckpointIO,
+    BestCheckpoint,
+    KeptWeights,
+    RunRecorder,
+)
 from sts_lightning.training.callbacks.progress import DevReport, RandomState, Throughput
-from sts_lightning.training.callbacks.resume_checkpoint import RunRecorder
 
 DEFAULT_EPOCHS = 2
 """Length of a run for which neither ``trainer.max_epochs`` nor ``trainer.max_steps`` is set."""
@@ -124,16 +128,8 @@ def make_trainer(
     log_every = min(cfg.log_every_n_steps, steps.epoch_steps)
     # Dev scores are those of the averaged weights, which only a complete checkpoint contains.
     averages = any(isinstance(callback, WeightAveraging) for callback in callbacks)
-    best = BestCheckpoint(
-        run,
-        run.checkpoint("best").stem,
-        monitor=monitor,
-        mode="max",
-        save_weights_only=not averages,
-        enable_version_counter=False,
-        untuned=cfg.select_untuned,
-    )
-    last = RunRecorder(run.checkpoint("last"), cfg.save_every, log_every, resume_command)
+    best = BestCheckpoint(run, monitor, weights_only=not averages, untuned=cfg.select_untuned)
+    last = RunRecorder(run, cfg.save_every, log_every, resume_command)
     always: list[Callback] = [RandomState(), Throughput(), DevReport(), best, last]
     if cfg.keep_every is not None:  # before the last one: a run that resumes from step N has kept it
         always.insert(-1, KeptWeights(run, cfg.keep_every))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from hydra import compose
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.check import check_config, check_values, path_override
@@ -63,6 +64,9 @@ def train(cfg: DictConfig) -> float:
     if cfg.resume is not None:
         check_values(cfg)  # also trust, which is read here alone
         return _resume(RunFolder(cfg.resume), cfg, overrides)
+    sharing = hydra.mode is RunMode.MULTIRUN and "BasicLauncher" in hydra.launcher._target_
+    if sharing and (cfg.trainer.devices, cfg.trainer.num_nodes) != (1, 1):  # Lightning would repeat the sweep
+        raise ConfigError("hydra/launcher=basic: jobs of several devices need processes; leave it out.")
     if cfg.plan:
         raise ConfigError("plan lists the jobs of a sweep: add -m, with any launcher but basic.")
     folder = RunFolder(hydra.runtime.output_dir)

@@ -69,7 +69,7 @@ def check_folder(run: RunFolder) -> int | None:
     try:
         last = run.read_checkpoint("last")
         states = [state for state in last.get("callbacks", {}).values() if isinstance(state, dict)]
-        if any(state.get("best_model_path") for state in states):  # there has been a dev evaluation
+        if any(state.get("best_model_score") is not None for state in states):  # after a dev evaluation
             run.read_checkpoint("best")
     except CheckpointError as error:
         raise CheckpointError(

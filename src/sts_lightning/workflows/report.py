@@ -33,7 +33,6 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, origin
 from sts_lightning.runs.predictions import save_dev, save_predictions
 from sts_lightning.training.assembly import Experiment
-from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.callbacks.progress import RunClock
 from sts_lightning.workflows.average import mix_with_start
 from sts_lightning.workflows.plots import plot_cosines, plot_curves
@@ -90,7 +89,7 @@ def report(
     phases = resolve_name("sts_lightning.papers.phases:phases_of")(watched) if watched else None
     verdict = verdict_of(run, best_step)
     worse = None if verdict is None else verdict["difference"] < 0
-    general = _general(untuned, tuned) if data.keep_general else None
+    general = _general(untuned, tuned) if data.data_set.keep_general else None
     details = {
         "dev_untuned": _before(history).get(monitor),
         **({} if verdict is None else {"verdict": verdict}),
@@ -163,8 +162,6 @@ def log_results(loggers: Sequence[Logger], metrics: RunMetrics, step: int) -> No
     """Give the loggers the final scores of a run, which its history does not get."""
     scores = {f"final/{name}": value for name, value in metrics.scores.items()}
     for logger in loggers:
-        if isinstance(logger, HistoryLogger):
-            continue
         with _optional(f"the entries of {type(logger).__name__}"):
             in_table = {HP_METRIC: metrics.score} if isinstance(logger, TensorBoardLogger) else {}
             logger.log_metrics({**scores, **in_table}, step)

@@ -47,9 +47,8 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import peak_memory
 from sts_lightning.runs.state import begin_again
 from sts_lightning.training.assembly import Components, Experiment, assemble, make_module
-from sts_lightning.training.callbacks.history import HistoryLogger
+from sts_lightning.training.callbacks.checkpoints import stop_others
 from sts_lightning.training.callbacks.progress import RunClock
-from sts_lightning.training.callbacks.resume_checkpoint import stop_others
 from sts_lightning.training.module import REMEDY
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import count_steps, make_trainer
@@ -194,7 +193,7 @@ def make_loggers(run: RunFolder, cfg: DictConfig) -> list[Logger]:
         # MLflow keeps nothing in a folder any more. Its default is what MLFLOW_TRACKING_URI says.
         if "tracking_uri" in taken and not (node.get("tracking_uri") or taken["tracking_uri"].default):
             given["tracking_uri"] = f"sqlite:///{run.path.absolute()}/mlflow.db"
-        loggers.append(build(f"logger.{key}", node, Logger, {"run_folder": str(run.path)}, **given))
+        loggers.append(build(f"logger.{key}", node, Logger, **given))
     return loggers
 
 
@@ -233,7 +232,7 @@ def fit(experiment: Experiment) -> tuple[Scores | None, dict[str, int]]:
     run, evaluation, made = experiment.run, experiment.cfg.evaluation, experiment.made
     _begin(experiment)
     untuned: Scores | None = None
-    if experiment.first and (evaluation.untuned or data.keep_general):
+    if experiment.first and (evaluation.untuned or data.data_set.keep_general):
         # Of a resumed run, before its weights are loaded; in the report's precision.
         untuned = score_data(copy.deepcopy(module.encoder).to(trainer.strategy.root_device), data, evaluation)
     if made is not None:
@@ -355,9 +354,7 @@ def log_settings(loggers: Sequence[Logger], cfg: DictConfig) -> None:
 
 def _continue_loggers(loggers: Sequence[Logger], run: RunFolder, step: int) -> None:
     for logger in loggers:
-        if isinstance(logger, HistoryLogger):
-            logger.continue_from(step)
-        elif isinstance(logger, TensorBoardLogger):
+        if isinstance(logger, TensorBoardLogger):
             # For the writer that Lightning makes at the first use: later rows of the first part are hidden.
             logger._kwargs["purge_step"] = step + 1
         elif isinstance(logger, MLFlowLogger) and run.mlflow_run.is_file():

@@ -12,7 +12,6 @@ from omegaconf import DictConfig
 
 from sts_lightning.core.errors import InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_DATA
 from tests.nightly.scenarios.test_processes import SETTINGS, same
@@ -59,9 +58,7 @@ def test_the_loss_falls(quantization: str, device: torch.device, config: Config,
         f"model.quantization={quantization}",
     ]
     train_in(tmp_path / "run", config(*RUN, on(device), *settings, "loss=cosine_mse"))
-    losses = [
-        row["train/loss"] for row in read_history(tmp_path / "run" / "history.csv") if "train/loss" in row
-    ]
+    losses = [row["train/loss"] for row in RunFolder(tmp_path / "run").history() if "train/loss" in row]
     assert sum(losses[-6:]) < 0.9 * sum(losses[:6])
     stored = metrics(tmp_path / "run")
     assert stored["machine"]["accelerator"] == ("gpu" if device.type == "cuda" else "cpu")

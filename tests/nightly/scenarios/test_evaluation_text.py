@@ -15,7 +15,7 @@ import sts_lightning
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.evaluation.statistics import correlate
 from sts_lightning.evaluation.sts import encode_pairs
-from sts_lightning.runs.history import read_history
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.toy import toy
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
@@ -36,7 +36,7 @@ EDITED = ["model.max_length=12", "evaluation.text_edit=official"]
 def trained(run: Path, config: Config, *overrides: str) -> tuple[dict[str, Any], dict[float, float]]:
     """Metrics of a short run, and the dev score of each evaluation in training by its step."""
     train_in(run, config(*SHORT, *overrides))
-    history = read_history(run / "history.csv")
+    history = RunFolder(run).history()
     dev = {row["step"]: row["dev/spearman"] for row in history if "dev/spearman" in row}
     return json.loads((run / "metrics.json").read_text()), dev
 

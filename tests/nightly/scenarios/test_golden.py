@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.runs.history import read_history
+from sts_lightning.runs.folder import RunFolder
 from tests.conftest import SHORT_RUN
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -55,6 +55,6 @@ RECIPES = {
 def test_losses_of_the_first_steps(name: str, cli: Cli, tmp_path: Path) -> None:
     done = cli("train.py", *SETTINGS, *RECIPES[name], "hydra.run.dir=run")
     assert done.returncode == 0, done.stderr
-    rows = read_history(tmp_path / "run" / "history.csv")
+    rows = RunFolder(tmp_path / "run").history()
     losses = [row["train/loss"] for row in rows if "train/loss" in row]
     assert losses == pytest.approx(GOLDEN[name], rel=2e-3)

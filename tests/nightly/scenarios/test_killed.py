@@ -14,7 +14,7 @@ import pytest
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.evaluation import score
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.callbacks.resume_checkpoint import RunRecorder
+from sts_lightning.training.callbacks.checkpoints import RunRecorder
 from sts_lightning.workflows import report
 from sts_lightning.workflows.command import train_in
 from tests.conftest import ROOT
@@ -122,9 +122,7 @@ def test_killed_run_resumes_from_its_last_checkpoint(
 def test_killed_right_after_a_checkpoint(
     step: int, uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lightning has not logged step 10 by then, its row is in the history all the same; 20 is after a dev
-    evaluation.
-    """
+    """Step 20 has a dev evaluation; loggers get the metrics of 10 only later, the history has them."""
     run = tmp_path / "run"
     save = RunRecorder._save
 

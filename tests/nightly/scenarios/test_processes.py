@@ -54,9 +54,10 @@ import os
 import signal
 import time
 
+from lightning.pytorch.loggers import TensorBoardLogger
+
 from sts_lightning.cli.hydra_app import run
-from sts_lightning.training.callbacks.history import HistoryLogger
-from sts_lightning.training.callbacks.resume_checkpoint import RunRecorder
+from sts_lightning.training.callbacks.checkpoints import RunRecorder
 
 agree = RunRecorder._agree
 
@@ -69,14 +70,14 @@ def agree_to_stop(self, trainer):
 
 RunRecorder._agree = agree_to_stop
 if os.environ.get("LOCAL_RANK", "0") == "0":
-    HistoryLogger.finalize = lambda self, status: time.sleep(12)
+    TensorBoardLogger.finalize = lambda self, status: time.sleep(12)
 run("train")
 """
 """A run that is stopped, and whose logger takes longer than Lightning's look at the other processes."""
 
 
 def test_a_stopped_run_waits_for_its_loggers(tmp_path: Path) -> None:
-    how = [*SETTINGS, *several(2), "evaluation.final=false", "hydra.run.dir=cut"]
+    how = [*SETTINGS, *several(2), "evaluation.final=false", "logger=tensorboard", "hydra.run.dir=cut"]
     script = tmp_path / "slow.py"
     script.write_text(SLOW_LOGGER)
     done = subprocess.run(
@@ -92,7 +93,7 @@ import os
 import signal
 
 from sts_lightning.cli.hydra_app import run
-from sts_lightning.training.callbacks.resume_checkpoint import RunRecorder
+from sts_lightning.training.callbacks.checkpoints import RunRecorder
 
 agree = RunRecorder._agree
 

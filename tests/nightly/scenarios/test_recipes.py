@@ -10,7 +10,6 @@ import torch
 from sts_lightning.core.errors import InterruptedRunError
 from sts_lightning.papers import rank_monitor
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.command import train_in
 from tests.runs.test_recipes import RECIPES
 from tests.support.interruptions import StopAt
@@ -38,7 +37,7 @@ def test_an_unsupervised_recipe_takes_rank_reduction(experiment: str, config: Co
         run = tmp_path / str(number)
         train_in(run, config(*overrides(experiment), "evaluation.final=false", *extra))
         values.append(losses(run))
-        rows = [row for row in read_history(run / "history.csv") if "train/regularizer" in row]
+        rows = [row for row in RunFolder(run).history() if "train/regularizer" in row]
         assert len(rows) == 4 * number
     assert values[1][0] == pytest.approx(values[0][0] + rows[0]["train/regularizer"], abs=1e-5)
     assert values[1][3] != pytest.approx(values[0][3] + rows[3]["train/regularizer"], abs=1e-7)
@@ -87,7 +86,7 @@ def test_the_rank_monitor_leaves_training_alone(config: Config, tmp_path: Path) 
     assert losses(tmp_path / "alone") == losses(tmp_path / "watched")
     for name, value in weights(tmp_path / "alone").items():
         assert torch.equal(value, weights(tmp_path / "watched")[name])
-    rows = [row for row in read_history(tmp_path / "watched" / "history.csv") if "rank/energy" in row]
+    rows = [row for row in RunFolder(tmp_path / "watched").history() if "rank/energy" in row]
     assert [row["step"] for row in rows] == [0, 2, 4, 6]
     assert {"rank/effective", "rank/entropy", "rank/alignment", "rank/uniformity"} <= rows[0].keys()
     assert rows[0]["rank/spearman"] == pytest.approx(metrics(tmp_path / "watched")["dev_untuned"], abs=0.1)
@@ -105,7 +104,7 @@ def test_the_phase_switch_reaches_the_regularizer(
     extra = ["regularizer=rank_reduction", "regularizer.phase1=none", "callbacks=rank_monitor"]
     limits = ["callbacks.rank_monitor.every=1", "trainer.max_steps=8"]
     train_in(run, config(*overrides("simcse_unsup"), *extra, *limits))
-    history = read_history(run / "history.csv")
+    history = RunFolder(run).history()
     terms = {row["step"]: row["train/regularizer"] for row in history if "train/regularizer" in row}
     assert [step for step, term in terms.items() if term > 0] == [7, 8]
 
@@ -143,8 +142,6 @@ def test_the_average_is_what_is_validated_and_kept(config: Config, tmp_path: Pat
     expected = 0.75 * encoder_weight("one") + 0.25 * encoder_weight("two")
     torch.testing.assert_close(encoder_weight("averaged"), expected)
     scored = [
-        row["dev/spearman"]
-        for row in read_history(tmp_path / "averaged" / "history.csv")
-        if "dev/spearman" in row
+        row["dev/spearman"] for row in RunFolder(tmp_path / "averaged").history() if "dev/spearman" in row
     ]
     assert max(scored[1:]) == pytest.approx(metrics(tmp_path / "averaged")["dev"]["spearman"], abs=0.2)

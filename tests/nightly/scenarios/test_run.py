@@ -21,7 +21,6 @@ from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history import read_history
 from sts_lightning.training.callbacks import progress as callbacks
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_DATA, SHORT_RUN
@@ -80,7 +79,7 @@ def test_training_uses_dropout(config: Config, tmp_path: Path) -> None:
     for rate in (0.0, 0.5):
         run = tmp_path / f"dropout{rate}"
         train_in(run, config(*overrides, f"+model.config.hidden_dropout_prob={rate}"))
-        losses[rate] = [row["train/loss"] for row in read_history(run / "history.csv") if "train/loss" in row]
+        losses[rate] = [row["train/loss"] for row in RunFolder(run).history() if "train/loss" in row]
     assert not np.allclose(losses[0.0][0], losses[0.5][0], atol=1e-4)
 
 

@@ -78,7 +78,7 @@ TRICKS: dict[str, Callable[[Path, Path], Values]] = {
         {"_target_": "peft.LoraConfig.from_pretrained", "pretrained_model_name_or_path": str(bomb.parent)}
     ),
     "a class at the wrong place": lambda marker, bomb: through_a_list(
-        {"_target_": "sts_lightning.training.callbacks.history.HistoryLogger", "save_dir": str(bomb.parent)}
+        {"_target_": "sts_lightning.training.callbacks.ema.WeightEMA", "device": str(bomb.parent)}
     ),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 from lightning.pytorch import Trainer
 
 from sts_lightning.core.signals import KILL
-from sts_lightning.training.callbacks.resume_checkpoint import stop_others
+from sts_lightning.training.callbacks.checkpoints import stop_others
 
 
 def test_the_others_are_ended_at_once() -> None:

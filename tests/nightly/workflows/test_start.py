@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.check import check_config
 from sts_lightning.config.folders import VARIABLE
-from sts_lightning.core.errors import InterruptedRunError
+from sts_lightning.core.errors import ConfigError, InterruptedRunError
 from sts_lightning.core.hardware import resolve_machine, with_machine
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.module import STSModule
@@ -114,6 +114,20 @@ def test_an_added_setting_that_others_read_does_not_prevent_resuming(tmp_path: P
         run, checked = RunFolder(tmp_path), check_config(cfg)
     run.save_config(with_machine(checked, resolve_machine(checked)))
     assert run.load_config().data.batch_size == 24
+
+
+@pytest.mark.parametrize(("devices", "rejected"), [(2, True), (1, False)])
+def test_a_sweep_over_several_devices_in_one_process_is_rejected(
+    devices: int, rejected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sts_lightning.workflows.command.train_in", lambda *_, **__: 80.0)
+    overrides = [*SHORT_RUN, "hydra/launcher=basic", f"trainer.devices={devices}", "name=x"]
+    with composed("train", *overrides, output=tmp_path / "job", mode="MULTIRUN") as cfg:
+        if not rejected:
+            assert workflow.train(cfg) == 80.0
+            return
+        with pytest.raises(ConfigError, match="leave it out"):
+            workflow.train(cfg)
 
 
 def test_resumed_runs_may_find_their_data_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

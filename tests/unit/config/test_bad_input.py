@@ -67,7 +67,6 @@ VALUES: dict[str, dict[str, str]] = {
         "optim.freeze": "encoder",
         "model": "null 5 ${nope}",
         "regularizer": "x",
-        "loss.official": "yes",
         "data.kind": "nonsense",
         "data.batch_size": "null fast nan 0 2000000",
         "data.train_size": "1",
@@ -85,6 +84,7 @@ VALUES: dict[str, dict[str, str]] = {
         "logger.tensorboard.name": "true",
     },
     "triplets": {
+        "loss.positive_negatives": "null yes 7",
         "loss.temperature": "null nan 0",
         "auxiliary.size": "-1 0 100000000",
         "auxiliary.momentum": "-1 1",

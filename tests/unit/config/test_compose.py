@@ -100,24 +100,22 @@ def test_a_run_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("defaults", "official"),
-    [("[_self_, pearson]", False), ("[pearson, _self_]", True), ("[/loss/pearson@_here_, _self_]", True)],
+    ("defaults", "scale"),
+    [("[_self_, cosent]", 20.0), ("[cosent, _self_]", 10.0), ("[/loss/cosent@_here_, _self_]", 10.0)],
 )
 def test_a_file_has_the_same_settings_wherever_it_is_chosen(
-    defaults: str, official: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    defaults: str, scale: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "loss").mkdir()
-    (tmp_path / "loss" / "first.yaml").write_text(f"defaults: {defaults}\nofficial: true\n")
+    (tmp_path / "loss" / "first.yaml").write_text(f"defaults: {defaults}\nscale: 10.0\n")
     (tmp_path / "experiment").mkdir()
-    text = (
-        "defaults: [/loss@loss.parts.b: first, override /loss: joint]\nloss: {parts: {b: {official: true}}}\n"
-    )
+    text = "defaults: [/loss@loss.parts.b: first, override /loss: joint]\nloss: {parts: {b: {scale: 5.0}}}\n"
     (tmp_path / "experiment" / "mine.yaml").write_text(f"# @package _global_\n{text}")
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     chosen = check_config(compose_train(["loss=first"])).loss
-    assert chosen.official == official
+    assert chosen.scale == scale
     parts = check_config(compose_train(["experiment=mine", "+loss@loss.parts.a=first"])).loss.parts
-    assert (parts.a, parts.b) == (chosen, {**chosen, "official": True})
+    assert (parts.a, parts.b) == (chosen, {**chosen, "scale": 5.0})
     mix = ["loss=mix", "+loss@loss.terms.c=divided", "loss@loss.terms.c.inner=first"]
     assert check_config(compose_train(mix)).loss.terms.c.inner == chosen
 

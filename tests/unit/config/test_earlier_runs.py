@@ -24,7 +24,7 @@ def test_what_both_runs_share() -> None:
     own = [
         *("experiment=pcc", "name=x", "data=toy", "data.batch_size=8", "path=a.csv", "loss=cosent"),
         *(
-            "loss.official=true",
+            "loss.scale=10",
             "optim.lr=1e-5",
             "regularizer=none",
             "callbacks=ema",

@@ -6,26 +6,28 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.callbacks.best_checkpoint import BestCheckpoint
-
-ALONE: Any = SimpleNamespace(strategy=SimpleNamespace(reduce_boolean_decision=lambda decision: decision))
-"""A trainer of one process."""
+from sts_lightning.training.callbacks.checkpoints import BestCheckpoint
 
 
-def test_the_best_score_outlives_a_move_of_the_folder(tmp_path: Path) -> None:
-    before = BestCheckpoint(RunFolder(tmp_path / "before"), "best", monitor="dev", mode="max")
-    path = str(tmp_path / "before" / "checkpoints" / "best.ckpt")
-    before.best_model_path = before.kth_best_model_path = path
-    before.best_model_score = before.kth_value = torch.tensor(80.0)
-    before.best_k_models = {path: torch.tensor(80.0)}
-    after = BestCheckpoint(RunFolder(tmp_path / "after"), "best", monitor="dev", mode="max")
-    after.load_state_dict(before.state_dict())
-    there = str(tmp_path / "after" / "checkpoints" / "best.ckpt")
-    assert after.best_model_score == 80.0
-    assert (after.best_model_path, after.kth_best_model_path, after.last_model_path) == (there, there, "")
-    assert after.best_k_models == {there: 80.0}
-    assert not after.check_monitor_top_k(ALONE, torch.tensor(79.0))
-    assert after.check_monitor_top_k(ALONE, torch.tensor(81.0))
+@pytest.mark.parametrize("key", ["BestCheckpoint", "BestCheckpoint{'monitor': 'dev', 'mode': 'max'}"])
+def test_the_best_score_outlives_a_checkpoint(key: str, tmp_path: Path) -> None:
+    """That of a folder that has moved too, and of 0.3, which stored a tensor."""
+    trainer: Any = SimpleNamespace(state=SimpleNamespace(fn="fit"), global_step=1, is_global_zero=False)
+    trainer.lightning_module = None
+    saved: list[Path] = []
+    trainer.save_checkpoint = lambda path, weights_only: saved.append(path)
+    callback = BestCheckpoint(RunFolder(tmp_path), "dev", weights_only=True, untuned=False)
+    states = {
+        "Other": {},
+        key: {"best_model_score": torch.tensor(80.0), "best_model_path": "before/best.ckpt"},
+    }
+    callback.on_load_checkpoint(trainer, trainer, {"callbacks": states})
+    for score in (79.0, 80.0, 81.0):
+        trainer.callback_metrics = {"dev": torch.tensor(score)}
+        callback.on_validation_end(trainer, trainer)
+    assert saved == [tmp_path / "checkpoints" / "best.ckpt"]
+    assert callback.state_dict() == {"best_model_score": 81.0}

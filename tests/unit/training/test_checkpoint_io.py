@@ -8,7 +8,7 @@ import pytest
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
-from sts_lightning.training.callbacks.best_checkpoint import AtomicCheckpointIO
+from sts_lightning.training.callbacks.checkpoints import AtomicCheckpointIO
 
 
 def test_a_checkpoint_that_does_not_fit_leaves_the_earlier_one(
