@@ -304,7 +304,6 @@ def make_module(components: Components, precision: str, steps: StepCount) -> STS
         components.kept,
         components.regularizer,
         cfg.trainer.micro_batch_size,
-        cfg.trainer.official_gather,
         components.auxiliary,
         cfg.seed,
     )
