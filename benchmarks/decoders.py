@@ -13,7 +13,7 @@ from transformers import MistralConfig, MistralModel
 from transformers.models.mistral.modeling_mistral import MistralDecoderLayer
 
 from sts_lightning.config.compose import composing
-from sts_lightning.data.nli import nli_triplets
+from sts_lightning.data import own_rows
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_decoders import byte_tokenizer
 from sts_lightning.testing.toy import toy
@@ -139,7 +139,11 @@ def make_encoder(
 
 def triplets(count: int, generated: bool = False) -> list[list[str]]:
     """Return anchors, positives and hard negatives of real NLI triplets, or of the toy language."""
-    data = toy(kind="triplets", train_size=count) if generated else nli_triplets(os.environ["STS_DATA_ROOT"])
+    data = (
+        toy(kind="triplets", train_size=count)
+        if generated
+        else own_rows.triplets(os.environ["STS_DATA_ROOT"])
+    )
     table = data.read().train
     table = table[np.random.default_rng(1).permutation(len(table))[:count]]
     return [list(table[name]) for name in ("sentence1", "sentence2", "sentence3")]

@@ -36,8 +36,8 @@ PYTHON = {
     "Training with a plain Trainer": ("sts_lightning.training.module", "sts_lightning.data.module"),
     "Data sets": (
         "sts_lightning.data.data_set",
-        "sts_lightning.data.own_pairs",
-        "sts_lightning.data.hub_pairs",
+        "sts_lightning.data.own_rows",
+        "sts_lightning.data.own_scored_pairs",
         "sts_lightning.data.nli",
         "sts_lightning.data.sentences",
         "sts_lightning.data.sts_train",

@@ -15,7 +15,7 @@ from sts_lightning.config.folders import command_line
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import check_output, write_atomic
 from sts_lightning.data.fetch import DOWNLOADS, fetch_hint, get, load_sources, select, take_stock
-from sts_lightning.data.files import read_text_pairs, recognise_task
+from sts_lightning.data.judged_files import read_text_pairs, recognise_task
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ import pandas as pd
 from sts_lightning.cli.options import COLUMNS, DATA_ROOT, FILE, FRACTION
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import check_output, write_atomic
-from sts_lightning.data.files import read_text_pairs
+from sts_lightning.data.judged_files import read_text_pairs
+from sts_lightning.data.readers.lines import read_lines, suffix_of
 from sts_lightning.data.readers.sts_sets import load_sickr, load_sts_tasks, load_stsb
-from sts_lightning.data.readers.text_files import read_lines, suffix_of
 from sts_lightning.data.table import Table
 from sts_lightning.evaluation.leaks import KINDS, Leak, Pairs, find_leaks
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from sts_lightning.cli.options import COLUMNS, FILE, TRUST_REMOTE_CODE
 from sts_lightning.core.files import check_output, write_atomic
-from sts_lightning.data.files import read_text_pairs
+from sts_lightning.data.judged_files import read_text_pairs
 from sts_lightning.evaluation.encoding import score_pairs
 from sts_lightning.workflows.evaluate import load_named
 

@@ -16,7 +16,7 @@ from hydra.errors import HydraException
 from sts_lightning.config.check import written
 from sts_lightning.config.compose import values_of
 from sts_lightning.core.errors import ConfigError, DataError, at_setting
-from sts_lightning.data.readers.rows import KINDS, Kind, Layout, recognise
+from sts_lightning.data.readers.layouts import KINDS, Kind, Layout, recognise
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ def _files(names: Sequence[str]) -> list[str]:
         UserError: A pattern matches none, or a file has sentences alone.
     """
     if any(map(glob.has_magic, names)):
-        from sts_lightning.data.files import find_files
+        from sts_lightning.data.sources import find_files
 
         files = [file for name in names for file in find_files({name: 1.0})]
     else:

@@ -29,6 +29,12 @@ from sts_lightning.core.errors import CheckpointError, UntrustedError
 log = logging.getLogger(__name__)
 
 MOVED = {
+    "data.hub_pairs.pairs_hub": "data.own_scored_pairs.scored_pairs",
+    "data.hub_pairs.triplets_hub": "data.own_rows.triplets",
+    "data.nli.nli_triplets": "data.own_rows.triplets",
+    "data.own_pairs.pairs_file": "data.own_scored_pairs.scored_pairs",
+    "data.rows.labels_file": "data.own_rows.labeled_texts",
+    "data.rows.triplets_file": "data.own_rows.triplets",
     "losses.bixse.BiXSELoss": "losses.contrastive.BiXSELoss",
     "losses.contrastive_tension.ContrastiveTensionLoss": (
         "papers.losses.contrastive_tension.ContrastiveTensionLoss"

@@ -38,8 +38,9 @@ def at_setting(key: str) -> Iterator[None]:
 
 
 def line_or_row(path: str | Path) -> str:
-    """Return what a number names in a file: a row of a Parquet file, which has no lines."""
-    return "row" if str(path).lower().endswith((".parquet", ".parquet.gz")) else "line"
+    """Return what a number names in a file: a row of a Parquet file or of the hub, which have no lines."""
+    name = str(path).lower()
+    return "row" if name.endswith((".parquet", ".parquet.gz")) or ", split " in name else "line"
 
 
 class ConfigError(UserError):

@@ -11,10 +11,17 @@ import numpy as np
 from sts_lightning.core.choices import DevSet, SentEvalText
 from sts_lightning.core.errors import DataError, at_setting, check_choice
 from sts_lightning.data.data_set import DEV, TEST, Splits
-from sts_lightning.data.files import SCORED_COLUMNS, load_test_files, recognise_task, task_name
+from sts_lightning.data.judged_files import (
+    SCORED_COLUMNS,
+    load_test_files,
+    read_beir,
+    recognise_task,
+    task_name,
+)
 from sts_lightning.data.overlap import OverlapFilter, pair_key, pairs_in_tables, report_common, why_dropped
-from sts_lightning.data.ranking import CANDIDATES, Ranking, hold_out, rank_classes, read_beir
-from sts_lightning.data.readers.row_values import BadRows, check_score_range
+from sts_lightning.data.ranking import CANDIDATES, Ranking, hold_out, rank_classes
+from sts_lightning.data.readers.layouts import read_labeled
+from sts_lightning.data.readers.row_values import check_score_range
 from sts_lightning.data.readers.sts_sets import load_sts_tasks, load_stsb, tables_of
 from sts_lightning.data.table import CLASS, SourceCount, Table, require_varied_scores
 from sts_lightning.data.tasks import Dev, Task, pairs_in
@@ -182,11 +189,7 @@ class DevAndTests:
             return None
         among = list(zip(train["sentence1"], train[CLASS], strict=True))
         with at_setting("data.dev_path" if role == DEV else "data.test_path"):
-            from sts_lightning.data.readers.rows import read_labelled  # of few runs
-
-            bad = BadRows()
-            rows = [(text, of) for _, text, of in read_labelled(Path(path), layout, "path", bad)]
-            bad.check()
+            rows = read_labeled(Path(path), layout, "path")
             return rank_classes(task_name(Path(path)) if role == TEST else "dev", rows, path, among)
 
 

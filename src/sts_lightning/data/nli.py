@@ -1,26 +1,21 @@
-"""NLI pairs with a class, and triplets of an anchor, a positive and hard negatives."""
+"""NLI pairs with a class, those of SNLI and MultiNLI or the user's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Unpack
 
 import numpy as np
 
-from sts_lightning.data.counts import DEFINITE_NLI_PAIRS, NLI_PAIRS, TRIPLETS
-from sts_lightning.data.data_set import DataSet, Splits, column_views
-from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions, RowOptions
-from sts_lightning.data.files import Files, check_columns, only_file, read_files, training_files, weighted
+from sts_lightning.data.counts import DEFINITE_NLI_PAIRS, NLI_PAIRS
+from sts_lightning.data.data_set import DataSet, Splits
+from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
 from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.readers.nli import CLASSES, COLUMNS, read_nli_pairs
-from sts_lightning.data.readers.row_values import BadRows, folded_sentence, sentence
-from sts_lightning.data.readers.text_files import read_records
-from sts_lightning.data.table import LABELLED, SCORE_RANGE, Table, check_limit, sentence_columns
-
-PUBLISHED_TRIPLETS = "nli_for_simcse.csv"
-"""Name of the published file."""
+from sts_lightning.data.readers.tables import Source
+from sts_lightning.data.sources import Files, check_columns, read_sources, training_files, weighted
+from sts_lightning.data.table import LABELLED, SCORE_RANGE, Table, check_limit
 
 
 def nli_pairs(
@@ -62,12 +57,12 @@ def nli_pairs(
     if path is not None:
         weighted(path)
 
-    def read_file(file: Path, name: str) -> Table:
-        rows = read_nli_pairs(file, columns, names, "data.columns", folded=published)
+    def read_source(source: Source, name: str) -> Table:
+        rows = read_nli_pairs(source, columns, names, "data.columns", folded=published)
         return Table.of_rows(LABELLED, rows, name)
 
     def read() -> Splits:
-        table = read_files(training_files(root, path, "nli/nli_pairs.tsv", part="pairs"), read_file)
+        table = read_sources(training_files(root, path, "nli/nli_pairs.tsv", part="pairs"), read_source)
         table = evaluation.without_test_pairs(table, filter)
         if scored:
             table = _with_scores(table, names)
@@ -89,66 +84,3 @@ def _with_scores(table: Table, classes: Sequence[str]) -> Table:
     table = table.drop(others, why)
     scores = [SCORE_RANGE[1] if label == top else SCORE_RANGE[0] for label in table["label"]]
     return replace(table, columns={**table.columns, "label": scores})
-
-
-def nli_triplets(
-    root: str,
-    path: Files | None = None,
-    columns: tuple[str, ...] = ("sent0", "sent1", "hard_neg"),
-    filter: OverlapFilter = "none",
-    published_rows: int | None = None,
-    **options: Unpack[RowOptions],
-) -> DataSet:
-    """Anchors with a positive and hard negatives, in file order; by default those of SimCSE.
-
-    Args:
-        root: Data root, from which STS-B dev and the seven test sets are read, too.
-        path: CSV, TSV or JSONL file, or several (see `Files`); if not given, the first of
-            ``nli_for_simcse.csv`` and ``nli/nli_triplets.csv`` under the root.
-        columns: Names of the columns of anchor and positive, and of the hard negatives: none, one or several.
-        filter: Criterion by which triplets are dropped of which the anchor and another sentence are a test
-            pair: ``none``, as in the papers, ``exact`` or ``normalized``.
-        published_rows: Number of triplets in the paper of the recipe; if not given, that of SimCSE's file, or
-            none for other files.
-        **options: Dev and test pairs, see `DevTestOptions`.
-
-    Raises:
-        ValueError: An argument is out of range.
-    """
-    evaluation = DevAndTests(root, **options)
-    published = only_file(path) in (None, PUBLISHED_TRIPLETS)
-    text = folded_sentence if published else sentence
-    fewer = f", without hard negatives as in 'data.columns=[{','.join(columns[:2])}]'" if columns[2:] else ""
-
-    def read_file(file: Path, name: str) -> Table:
-        rows, bad = [], BadRows()
-        for line, fields in read_records(file, list(columns), setting=f"data.columns{fewer}", bad=bad):
-            with bad:
-                rows.append([text(field, file, line) for field in fields])
-        bad.check()
-        return Table.of_rows(sentence_columns(len(columns)), rows, name)
-
-    def read() -> Splits:
-        files = training_files(root, path, PUBLISHED_TRIPLETS, "nli/nli_triplets.csv", part="triplets")
-        table = read_files(files, read_file)
-        return evaluation.complete(evaluation.without_test_pairs(table, filter), published)
-
-    number = published_rows or (TRIPLETS if published else None)
-    return unlabelled(columns, read, number, evaluation.keep_general)
-
-
-def unlabelled(
-    columns: Sequence[str],
-    read: Callable[[], Splits],
-    published_rows: int | None = None,
-    keep_general: bool = False,
-) -> DataSet:
-    """Return a data set of anchors with a positive and any hard negatives.
-
-    Raises:
-        ValueError: There are fewer than two columns, or two are the same.
-    """
-    check_columns(columns)
-    unit = {2: "pairs", 3: "triplets"}.get(len(columns), "examples")
-    views = column_views(len(columns))
-    return DataSet(read, views, "none", unit, published_rows=published_rows, keep_general=keep_general)

@@ -36,8 +36,13 @@ is in the same order of the sentences, and ``swapped`` in the other one."""
 def pair_key(sentence1: str, sentence2: str, how: OverlapFilter) -> frozenset[str]:
     """Return a key that is the same for pairs that count as equal, in either order."""
     if how == "normalized":
-        return frozenset(plain_words(text, "") or fold(text) for text in (sentence1, sentence2))
+        return frozenset(map(spelled_alike, (sentence1, sentence2)))
     return frozenset((fold(sentence1), fold(sentence2)))
+
+
+def spelled_alike(text: str) -> str:
+    """Return what texts have in common that differ in case, punctuation and white space alone."""
+    return plain_words(text, "") or fold(text)
 
 
 def plain_words(text: str, separator: str) -> str:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from sts_lightning.data.overlap import plain_words
-from sts_lightning.data.readers.row_values import fold
+from sts_lightning.data.overlap import spelled_alike
 from sts_lightning.data.table import CLASS, NEGATIVES, Table
 
 TokenIds = Callable[[Sequence[str]], Sequence[Sequence[int]]]
@@ -156,7 +155,7 @@ def _spellings(texts: Iterable[str], token_ids: TokenIds) -> dict[str, str]:
     first: dict[str, str] = {}
     alike: dict[str, list[str]] = {}
     for text in texts:
-        key = plain_words(text, "") or fold(text)
+        key = spelled_alike(text)
         if (known := first.setdefault(key, text)) is not text:
             alike.setdefault(known, [known]).append(text)
     candidates = list(chain.from_iterable(alike.values()))

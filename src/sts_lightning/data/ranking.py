@@ -1,25 +1,20 @@
-"""Queries and the texts that answer them: read from files, or held out of the rows that train."""
+"""Queries, each of which ranks candidates: put together from rows, or held out of the rows that train."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sts_lightning.core.errors import DataError, counted
-from sts_lightning.core.files import parse_json
-from sts_lightning.data.overlap import plain_words
-from sts_lightning.data.readers.row_values import BadRows, fold, sentence, text_of
-from sts_lightning.data.readers.text_files import read_lines, strip_blank_end
+from sts_lightning.data.overlap import spelled_alike
+from sts_lightning.data.readers.row_values import fold
 from sts_lightning.data.table import CLASS, NEGATIVES, Table, sentence_columns, summary
-
-if TYPE_CHECKING:
-    from sts_lightning.data.readers.rows import Layout
 
 FEWEST = 50
 """Anchors from which on some are held out: of fewer, a tenth decides nothing."""
@@ -171,7 +166,7 @@ def hold_out(train: Table, fraction: float, most: int, seed: int) -> tuple[Table
         DataError: There are fewer than `FEWEST` anchors.
     """
     anchors = train["sentence1"]
-    keys = [plain_words(text, "") or fold(text) for text in anchors]
+    keys = [spelled_alike(text) for text in anchors]
     spelling: dict[str, str] = {}  # the first one stands for all, or the answers of another would be wrong
     for key, text in zip(keys, anchors, strict=True):
         spelling.setdefault(key, text)
@@ -193,7 +188,7 @@ def hold_out(train: Table, fraction: float, most: int, seed: int) -> tuple[Table
     held = set(shuffled[:size])
     inside = np.array([key in held for key in keys])
     answers = train["sentence2"]
-    as_answer = np.array([(plain_words(text, "") or fold(text)) in held for text in answers])
+    as_answer = np.array([spelled_alike(text) in held for text in answers])
     negatives = _negatives(train)
     rows = [(spelling[keys[row]], [answers[row]], negatives(row)) for row in np.flatnonzero(inside).tolist()]
     ranking = make_ranking("dev", rows, answers, most, seed)
@@ -254,24 +249,6 @@ def _hold_out_texts(
     return train.drop(inside, "dev split"), make_ranking("dev", held_rows, further)
 
 
-def read_ranking(path: Path, name: str, layout: Layout) -> Ranking:
-    """Read a file of rows, whose queries rank all of its answers, or of texts with classes (`rank_classes`).
-
-    Raises:
-        DataError: The file cannot be read, or a row is malformed.
-    """
-    from sts_lightning.data.readers.rows import read_labelled, read_rows  # of few runs
-
-    bad = BadRows()
-    if layout.kind == "classes":
-        labelled = [(text, of) for _, text, of in read_labelled(path, layout, "test", bad)]
-        bad.check()
-        return rank_classes(name, labelled, path)
-    rows = list(read_rows(path, layout, "test", bad))
-    bad.check()
-    return make_ranking(name, [(row.anchor, row.positives, row.negatives) for row in rows])
-
-
 def rank_classes(
     name: str,
     labelled: Sequence[tuple[str, str]],
@@ -300,74 +277,3 @@ def rank_classes(
     if not rows:
         raise DataError("no text has another one of its class.", source)
     return make_ranking(name, rows, [text for texts in of_class.values() for text in texts])
-
-
-def read_beir(folder: Path, split: str) -> Ranking:
-    """Read a folder in BEIR's layout: ``queries.jsonl``, ``corpus.jsonl`` and ``qrels/SPLIT.tsv``.
-
-    The queries are those of the split, and a document is right if its score there is above 0. The text of a
-    document begins with its title, as in BEIR. All documents are held in memory.
-
-    Raises:
-        DataError: A file is missing or malformed, or names a query or document that is not there.
-    """
-    queries, corpus = (_read_texts(folder / name) for name in ("queries.jsonl", "corpus.jsonl"))
-    path = folder / "qrels" / f"{split}.tsv"
-    right: dict[str, list[str]] = {}
-    bad = BadRows()
-    for line, text in enumerate(strip_blank_end(read_lines(path)), start=1):
-        fields = text.split("\t")
-        if line == 1 and fields[-1].strip() == "score":
-            continue
-        with bad:
-            right_id = _judged(fields, queries, corpus, path, line)
-            if right_id is not None:
-                right.setdefault(fields[0], []).append(right_id)
-    bad.check()
-    if not right:
-        raise DataError("no query has a document with a score above 0.", path)
-    place = {name: number for number, name in enumerate(corpus)}
-    return Ranking(
-        folder.resolve().name,
-        [queries[name] for name in right],
-        list(corpus.values()),
-        [sorted({place[name] for name in names}) for names in right.values()],
-        np.zeros((0, 3), dtype=np.int64),
-    )
-
-
-def _judged(
-    fields: Sequence[str], queries: Mapping[str, str], corpus: Mapping[str, str], path: Path, line: int
-) -> str | None:
-    """Return the document of a line of judgements; None if it is not relevant."""
-    if len(fields) != 3:
-        raise DataError(f"expected query-id, corpus-id and score, found {len(fields)} columns.", path, line)
-    query, document, score = fields
-    for name, known, where in ((query, queries, "queries"), (document, corpus, "corpus")):
-        if name not in known:
-            raise DataError(f"{name!r} is no _id of {where}.jsonl.", path, line)
-    try:
-        return document if float(score) > 0 else None
-    except ValueError as error:
-        raise DataError(f"the score {score!r} is not a number.", path, line) from error
-
-
-def _read_texts(path: Path) -> dict[str, str]:
-    """Return the texts of a file of BEIR's by their ids, with titles before them."""
-    texts: dict[str, str] = {}
-    bad = BadRows()
-    for line, text in enumerate(strip_blank_end(read_lines(path)), start=1):
-        with bad:
-            try:
-                record = parse_json(text)
-            except ValueError as error:
-                raise DataError(f"not valid JSON ({error}).", path, line) from error
-            if not isinstance(record, dict) or not {"_id", "text"} <= record.keys():
-                raise DataError("expected an object with _id and text.", path, line)
-            name = text_of(record["_id"], "_id", True, path, line)
-            parts = [text_of(record.get(key), key, path=path, line=line) for key in ("title", "text")]
-            if name in texts:
-                raise DataError(f"the _id {name!r} occurs more than once.", path, line)
-            texts[name] = sentence(" ".join(filter(None, parts)).strip(), path, line)
-    bad.check()
-    return texts

@@ -12,9 +12,10 @@ from sts_lightning.data.collate import View
 from sts_lightning.data.counts import SENTENCES
 from sts_lightning.data.data_set import DataSet, Splits
 from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
-from sts_lightning.data.files import Files, only_file, read_files, training_files
+from sts_lightning.data.readers.lines import read_lines, suffix_of
 from sts_lightning.data.readers.row_values import fold, is_blank
-from sts_lightning.data.readers.text_files import SUFFIXES, read_lines, suffix_of
+from sts_lightning.data.readers.tables import SUFFIXES
+from sts_lightning.data.sources import Files, only_file, read_sources, training_files
 from sts_lightning.data.table import SourceCount, Table, check_limit, sentence_columns
 
 [SENTENCE] = sentence_columns(1)
@@ -63,7 +64,7 @@ def sentences(
 
     def read() -> Splits:
         files = training_files(root, path, PUBLISHED, "unsup/sentences.txt", part="wiki")
-        table = read_files(files, partial(read_sentences, folded=published))
+        table = read_sources(files, partial(read_sentences, folded=published))
         return evaluation.complete(table.sample(limit), published)
 
     repeated = repeated_views(

@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.core.choices import SentEvalText, TextFound
 from sts_lightning.core.errors import ConfigError, at_setting
-from sts_lightning.data.files import load_test_files
+from sts_lightning.data.judged_files import load_test_files
 from sts_lightning.data.readers.row_values import check_score_range
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, load_sts_tasks, tables_of, text_found
 from sts_lightning.data.table import Table

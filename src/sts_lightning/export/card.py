@@ -115,9 +115,8 @@ def card_facts(folder: Path) -> dict[str, Any]:
     metrics = run.metrics() if run.metrics_file.exists() else RunMetrics(None)
     predicted = metrics.test is not None and run.predictions_file.exists()
     intervals = score_intervals([load_predictions(run)]) if predicted else {}
-    path = settings.get("path")
-    read_there = _class(settings.get("data")) in ("pairs_hub", "triplets_hub")
-    on_hub = read_there and isinstance(path, str) and not Path(path).exists()
+    path, split = settings.get("path"), flatten(settings).get("data.split")
+    on_hub = split is not None and isinstance(path, str) and not Path(path).exists()
     return {
         "run": str(settings.get("name") or folder.resolve().name),
         "base": _base(settings.get("model") or {}),

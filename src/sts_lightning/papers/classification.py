@@ -8,9 +8,9 @@ from pathlib import Path
 
 from sts_lightning.core.errors import DataError
 from sts_lightning.data.fetch import PROBING_TASKS, fetched_by
-from sts_lightning.data.readers.row_values import folded_sentence
-from sts_lightning.data.readers.sts_sets import check_count, check_names, read_rows, senteval_folder
-from sts_lightning.data.readers.text_files import read_lines, read_tsv, strip_blank_end
+from sts_lightning.data.readers.lines import numbered_lines, read_lines, read_tsv
+from sts_lightning.data.readers.row_values import folded_sentence, parse_rows
+from sts_lightning.data.readers.sts_sets import check_count, check_names, senteval_folder
 
 BINARY = {
     "MR": ("MR/rt-polarity.neg", "MR/rt-polarity.pos"),
@@ -98,7 +98,7 @@ def _load_transfer(folder: Path, name: str) -> ClassificationTask:
         return ClassificationTask(name, _sorted(rows))
     if name == "SST2":
         files = [folder / "SST" / "binary" / f"sentiment-{split}" for split in ("train", "dev", "test")]
-        rows_of = [read_rows(path, 2, [0], 1) for path in files]
+        rows_of = [_read_tsv(path, 2, [0], 1) for path in files]
         classes = ["0", "1"]
     elif name == "TREC":
         files = [folder / "TREC" / file for file in ("train_5500.label", "TREC_10.label")]
@@ -106,7 +106,7 @@ def _load_transfer(folder: Path, name: str) -> ClassificationTask:
         classes = ["ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"]
     else:
         files = [folder / "MRPC" / f"msr_paraphrase_{split}.txt" for split in ("train", "test")]
-        rows_of = [read_rows(path, 5, [3, 4], 0, header="Quality") for path in files]
+        rows_of = [_read_tsv(path, 5, [3, 4], 0, header="Quality") for path in files]
         classes = ["0", "1"]
     splits = []
     for path, found_rows in zip(files, rows_of, strict=True):
@@ -138,21 +138,41 @@ def _sorted(examples: list[tuple[tuple[str, ...], int]]) -> Split:
 
 def _read_sentences(path: Path) -> Iterator[str]:
     """Read one sentence a line; an empty line (CR has one) becomes a full stop, as in SentEval."""
-    for line, text in enumerate(read_lines(path, latin1=True), start=1):
-        yield folded_sentence(text if text.strip() else ".", path, line)
+    lines = (
+        (line, text if text.strip() else ".") for line, text in enumerate(read_lines(path, True), start=1)
+    )
+    return (text for _, text in parse_rows(path, lines, folded_sentence))
 
 
 def _read_trec(path: Path) -> Iterator[Row]:
-    for line, text in enumerate(strip_blank_end(read_lines(path, latin1=True)), start=1):
+    def parse(text: str) -> tuple[str, tuple[str, ...]]:
         label, _, question = text.partition(" ")
-        yield line, label.partition(":")[0], (folded_sentence(question, path, line),)
+        return label.partition(":")[0], (folded_sentence(question),)
+
+    return ((line, *row) for line, row in parse_rows(path, numbered_lines(path, latin1=True), parse))
+
+
+def _read_tsv(
+    path: Path, columns: int, texts: Sequence[int], label: int, header: str | None = None
+) -> Iterator[Row]:
+    """Read the class and the sentences of each row, without a header line that begins with this word."""
+
+    def parse(fields: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        return fields[label].strip(), tuple(folded_sentence(fields[column]) for column in texts)
+
+    rows = (row for row in read_tsv(path, columns) if row[0] > 1 or row[1][0] != header)
+    return ((line, *row) for line, row in parse_rows(path, rows, parse))
 
 
 def _load_probing(path: Path, name: str) -> ClassificationTask:
     parts: dict[str, list[Row]] = {"tr": [], "va": [], "te": []}
-    for line, fields in read_tsv(path, columns=3):
+
+    def parse(fields: Sequence[str]) -> tuple[str, str, tuple[str, ...]]:
         if fields[0] not in parts:
-            raise DataError(f"the split {fields[0]!r} is not one of tr, va, te.", path, line)
-        parts[fields[0]].append((line, fields[1], (folded_sentence(fields[2], path, line),)))
+            raise DataError(f"the split {fields[0]!r} is not one of tr, va, te.")
+        return fields[0], fields[1], (folded_sentence(fields[2]),)
+
+    for line, (split, label, sentences) in parse_rows(path, read_tsv(path, columns=3), parse):
+        parts[split].append((line, label, sentences))
     classes = sorted({label for _, label, _ in parts["tr"]})
     return ClassificationTask(name, *(_split(rows, classes, path) for rows in parts.values()))

@@ -22,7 +22,7 @@ from sts_lightning.config.check import format_value
 from sts_lightning.config.identity import RESULT, SHOWN, leaves, select
 from sts_lightning.core.errors import CheckpointError, UserError, counted
 from sts_lightning.core.files import write_atomic
-from sts_lightning.data.files import short_names
+from sts_lightning.data.sources import short_names
 from sts_lightning.runs.folder import RunFolder, State, check_distinct
 from sts_lightning.runs.metrics import UNKNOWN, RunMetrics, evaluation_text
 

@@ -26,8 +26,8 @@ from sts_lightning.core.errors import CheckpointError, ConfigError, DataError, c
 from sts_lightning.core.hardware import Machine, cuda_devices, resolve_machine
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.draws import empty_places
-from sts_lightning.data.files import find_files, weighted
 from sts_lightning.data.module import DataModule
+from sts_lightning.data.sources import find_files, weighted
 from sts_lightning.data.table import SCORE_RANGE
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import FROM_BATCH, LABEL_WORDS, Loss, check_declared

@@ -11,8 +11,9 @@ import pytest
 
 from sts_lightning.core.choices import SentEvalText
 from sts_lightning.data.fetch import DOWNLOADS, get, load_sources, take_stock
-from sts_lightning.data.nli import nli_pairs, nli_triplets
+from sts_lightning.data.nli import nli_pairs
 from sts_lightning.data.overlap import OverlapFilter
+from sts_lightning.data.own_rows import triplets
 from sts_lightning.data.readers.sts_sets import is_prepared, load_sts_tasks, load_stsb, text_found
 from sts_lightning.data.sentences import sentences
 from sts_lightning.data.sts_train import sts_train
@@ -81,7 +82,7 @@ def test_clean_sts_b_dev_is_in_no_test_set_and_not_trained_on(data_root: str, te
 
 
 def test_number_of_triplets(data_root: str) -> None:
-    data = data_module(nli_triplets, data_root, batch_size=64, seed=1)
+    data = data_module(triplets, data_root, batch_size=64, seed=1)
     data.setup()
     assert len(data.train) == 59278
     assert str(data.trained_on) == "59,278 of 275,601 triplets"

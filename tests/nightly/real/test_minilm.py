@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from datasets import Dataset, DatasetDict
 
-from sts_lightning.data.readers.row_values import BadRows
 from sts_lightning.data.readers.sts_sets import STSTask, load_sickr, load_sts_tasks
-from sts_lightning.data.readers.text_files import read_records
+from sts_lightning.data.readers.tables import read_rows
 from sts_lightning.data.table import concatenate
 from sts_lightning.evaluation.mteb import evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.sts import evaluate_sts
@@ -53,7 +52,7 @@ def test_mteb_scores(data_root: str, config: Config, tmp_path: Path) -> None:
     columns: dict[str, dict[str, list[str]]] = {}
     for split, part in (("train", 2), ("test", 8)):
         path = Path(data_root) / "banking77" / f"{split}.csv"
-        rows = [fields for _, fields in read_records(path, ["text", "category"], bad=BadRows())][::part]
+        rows = [fields for _, fields in read_rows(path, ["text", "category"], list)][::part]
         columns[split] = {"text": [text for text, _ in rows], "label": [label for _, label in rows]}
     stsb = Dataset.from_dict({**load_sts_tasks(data_root, ("STSB",))[0].subsets["test"].columns})
     stsb = stsb.rename_column("label", "score")

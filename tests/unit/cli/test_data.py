@@ -10,7 +10,7 @@ import pytest
 
 import sts_lightning
 from sts_lightning.cli.main import main
-from sts_lightning.data.nli import nli_triplets
+from sts_lightning.data.own_rows import triplets
 from tests.support.averaged_runs import write_run
 from tests.support.command_line import leaves
 from tests.support.hub_server import Hub
@@ -69,7 +69,7 @@ def test_mined_negatives_are_those_of_the_run_and_can_be_trained_on(
     assert f"loss=infonce data=triplets_file {given}" in caplog.text
     scored = tmp_path / "scored.csv"
     scored.write_text("sentence1,sentence2,score\na,b,1\nc,d,2\n")
-    table = nli_triplets(str(tmp_path), str(mined), columns, dev_path=str(scored)).read().train
+    table = triplets(str(tmp_path), str(mined), columns, dev_path=str(scored)).read().train
     assert 0 < len(table) <= len(WORDS)
     texts = [*WORDS, "maps", "soup"]
     encoder = sts_lightning.load(tmp_path / "run")

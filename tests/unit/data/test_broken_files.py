@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sts_lightning.data.dev_and_tests import DevAndTests
-from sts_lightning.data.files import SCORED_COLUMNS, load_test_files, read_scored_pairs
-from sts_lightning.data.nli import nli_pairs, nli_triplets
-from sts_lightning.data.readers.row_values import BadRows
+from sts_lightning.data.judged_files import SCORED_COLUMNS, load_test_files, read_scored_pairs
+from sts_lightning.data.nli import nli_pairs
+from sts_lightning.data.own_rows import triplets
 from sts_lightning.data.readers.sts_sets import load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.sentences import sentences
 from sts_lightning.papers.classification import load_probing_tasks, load_transfer_tasks
@@ -63,17 +63,15 @@ def senteval(folder: Path, name: str, content: bytes) -> Path:
 
 
 def pairs(folder: Path, name: str, content: bytes) -> Any:
-    table = read_scored_pairs(
-        put(folder / name, content), SCORED_COLUMNS, (0.0, 5.0), "data.columns", bad := BadRows()
-    )
-    bad.check()
+    path = put(folder / name, content)
+    table, _ = read_scored_pairs(path, SCORED_COLUMNS, (0.0, 5.0), "data.columns")
     return [table[column][:] for column in ("sentence1", "label")]
 
 
 READERS: dict[str, Reader] = {
     "pairs": pairs,
     "triplets": lambda folder, name, content: (
-        training(nli_triplets, ".", path=str(put(folder / name, content))).train.columns
+        training(triplets, ".", path=str(put(folder / name, content))).train.columns
     ),
     "classes": lambda folder, name, content: training(
         nli_pairs, ".", path=str(put(folder / name, content)), filter="none"
@@ -136,10 +134,9 @@ BROKEN = [
     Broken("pairs", "gap.jsonl", JSONL + "\n" + JSONL, 21, "JSON"),
     Broken("pairs", "zero.csv", PAIRS + "\u200b\u2060,b,1\n", 22, r"no visible character (\u200b\u2060)"),
     Broken("pairs", "none.txt", PAIRS, None, "format"),
-    Broken("triplets", "b.csv", "sent0,sent1\na,b\n", 1, "hard_neg"),
     Broken("triplets", "c.csv", TRIPLETS + ' ,"b",c\n', 3, "empty"),
     Broken("triplets", "d.csv", TRIPLETS + 'a,"b,c\n', 3, "CSV"),
-    Broken("triplets", "g.csv", TRIPLETS.replace("sent1", "sent0"), 1, "sent1"),
+    Broken("triplets", "g.csv", TRIPLETS.replace("sent1", "sent0"), 1, "more than once"),
     Broken("triplets", "h.csv", "sent0," + TRIPLETS + "a,a,b,c\n", 1, "more than once"),
     Broken("classes", "a.tsv", CLASSES + "a\tb\t3\n", 3, "label"),
     Broken("classes", "e.tsv", CLASSES + "a\t\tneutral\n", 3, "empty"),

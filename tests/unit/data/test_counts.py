@@ -13,8 +13,8 @@ from omegaconf import DictConfig
 from sts_lightning.core.files import as_type
 from sts_lightning.data.counts import TrainingCount
 from sts_lightning.data.data_set import DataSet
-from sts_lightning.data.hub_pairs import triplets_hub
-from sts_lightning.data.nli import nli_pairs, nli_triplets
+from sts_lightning.data.nli import nli_pairs
+from sts_lightning.data.own_rows import triplets
 from sts_lightning.data.sentences import sentences
 from sts_lightning.data.sts_train import sts_train
 from sts_lightning.testing.toy import toy
@@ -25,11 +25,11 @@ from tests.support.data_modules import data_module
 @pytest.mark.parametrize(
     ("kind", "options", "published"),
     [
-        (nli_triplets, {}, 275_601),
-        (nli_triplets, {"path": "elsewhere/nli_for_simcse.csv"}, 275_601),
-        (nli_triplets, {"path": "mine.csv"}, None),
-        (nli_triplets, {"published_rows": 480_862}, 480_862),
-        (triplets_hub, {"path": "owner/name", "columns": ("a", "b")}, None),
+        (triplets, {}, 275_601),
+        (triplets, {"path": "elsewhere/nli_for_simcse.csv"}, 275_601),
+        (triplets, {"path": "mine.csv", "columns": ("a", "b")}, None),
+        (triplets, {"published_rows": 480_862}, 480_862),
+        (triplets, {"path": "owner/name", "split": "train", "columns": ("a", "b")}, None),
         (sentences, {}, 1_000_000),
         (sentences, {"limit": 5}, 1_000_000),
         (sentences, {"path": "mine.txt"}, None),
@@ -69,12 +69,12 @@ def dev(tmp_path: Path) -> str:
 
 
 def test_a_smaller_file_of_triplets(tmp_path: Path, dev: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sts_lightning.data.nli.TRIPLETS", 3)
+    monkeypatch.setattr("sts_lightning.data.own_rows.TRIPLETS", 3)
     (tmp_path / "nli").mkdir()
     found = []
     for rows in (2, 3):
         (tmp_path / "nli" / "nli_triplets.csv").write_text("sent0,sent1,hard_neg\n" + "a,b,c\n" * rows)
-        data = data_module(nli_triplets, str(tmp_path), dev_path=dev)
+        data = data_module(triplets, str(tmp_path), dev_path=dev)
         data.setup()
         found.append((str(data.trained_on), data.trained_on.differs, data.trained_on.source))
     assert found == [

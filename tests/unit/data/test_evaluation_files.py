@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from sts_lightning.core.errors import ConfigError, DataError
-from sts_lightning.data.files import load_test_files, read_text_pairs
+from sts_lightning.data.judged_files import load_test_files, read_text_pairs
 
 ROWS = "q,a,r\nOne dog.,Two  dogs.,6\nRain.,Sun.,1.5\n"
 COLUMNS = ("q", "a", "r")

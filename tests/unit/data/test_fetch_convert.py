@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.data.fetch import DOWNLOADS, convert
-from sts_lightning.data.readers.row_values import BadRows
-from sts_lightning.data.readers.text_files import read_records
+from sts_lightning.data.readers.tables import read_rows
 from tests.support.published_files import parquet, sts_files, tar
 
 
@@ -57,11 +56,8 @@ def test_pairs(tmp_path: Path) -> None:
         "multinli": [arrived(tmp_path, "multinli.parquet", multinli)],
     }
     convert(DOWNLOADS["pairs"], downloads, tmp_path / "out")
-    rows = read_records(
-        tmp_path / "out" / "nli" / "nli_pairs.tsv",
-        ["premise", "hypothesis", "label", "source"],
-        bad=BadRows(),
-    )
+    path = tmp_path / "out" / "nli" / "nli_pairs.tsv"
+    rows = read_rows(path, ["premise", "hypothesis", "label", "source"], list)
     assert [fields for _, fields in rows] == [
         ["A b", "c d", "entailment", "snli"],
         ["g", "h", "neutral", "snli"],

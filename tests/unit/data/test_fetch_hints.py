@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.nli import nli_pairs, nli_triplets
+from sts_lightning.data.nli import nli_pairs
+from sts_lightning.data.own_rows import triplets
 from sts_lightning.data.readers.sts_sets import load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.sentences import sentences
 from sts_lightning.papers.classification import load_probing_tasks, load_transfer_tasks
@@ -20,7 +21,7 @@ LOADS: list[tuple[str, Callable[[str], object]]] = [
     ("sts", lambda root: load_sickr(root, "train")),
     ("transfer", load_transfer_tasks),
     ("probing", load_probing_tasks),
-    ("triplets", lambda root: training(nli_triplets, root).train),
+    ("triplets", lambda root: training(triplets, root).train),
     ("pairs", lambda root: training(nli_pairs, root).train),
     ("wiki", lambda root: training(sentences, root).train),
 ]

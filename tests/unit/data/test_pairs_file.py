@@ -8,7 +8,7 @@ import pytest
 
 from sts_lightning.core.errors import DataError
 from sts_lightning.data.module import DataModule
-from sts_lightning.data.own_pairs import pairs_file
+from sts_lightning.data.own_scored_pairs import scored_pairs
 from tests.support.data_modules import data_module
 
 HEAD = "sentence1,sentence2,score\n"
@@ -32,13 +32,13 @@ def save(folder: Path, kind: str, count: int = 30) -> str:
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl"])
 def test_each_format_gives_the_same_split(tmp_path: Path, kind: str) -> None:
-    data = data_module(pairs_file, save(tmp_path, kind), batch_size=4, seed=1, dev_fraction=0.2)
+    data = data_module(scored_pairs, save(tmp_path, kind), batch_size=4, seed=1, dev_fraction=0.2)
     data.setup()
     assert len(data.dev) == 6
     assert len(data.train) == 24
     both = list(data.train["sentence1"]) + list(data.dev["sentence1"])
     assert sorted(both) == sorted(first for first, _, _ in rows(30))
-    other = data_module(pairs_file, save(tmp_path, "csv"), batch_size=4, seed=1, dev_fraction=0.2)
+    other = data_module(scored_pairs, save(tmp_path, "csv"), batch_size=4, seed=1, dev_fraction=0.2)
     other.setup()
     assert data.dev.columns == other.dev.columns
 
@@ -47,7 +47,7 @@ def test_the_split_depends_on_the_seed(tmp_path: Path) -> None:
     path = save(tmp_path, "csv")
     drawn = []
     for seed in (1, 2):
-        data = data_module(pairs_file, path, batch_size=4, seed=seed)
+        data = data_module(scored_pairs, path, batch_size=4, seed=seed)
         data.setup()
         drawn.append(set(data.dev["sentence1"]))
     assert drawn[0] != drawn[1]
@@ -57,7 +57,7 @@ def test_a_repeated_pair_stays_on_one_side(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     lines = [f"a{i % 10},b{i % 10},{i % 5}" if i < 20 else f"b{i % 10},a{i % 10},{i % 5}" for i in range(40)]
     path.write_text(HEAD + "\n".join(lines))
-    data = data_module(pairs_file, str(path), batch_size=4, seed=0, dev_fraction=0.3)
+    data = data_module(scored_pairs, str(path), batch_size=4, seed=0, dev_fraction=0.3)
     data.setup()
     train, dev = (
         {frozenset(pair) for pair in zip(table["sentence1"], table["sentence2"], strict=True)}
@@ -72,7 +72,7 @@ def test_own_columns_range_and_files(tmp_path: Path) -> None:
     for name, shift in (("train", 0), ("dev", 100), ("test", 200)):
         (tmp_path / f"{name}.csv").write_text(f"q,p,sim\na{shift},b,-1\nc{shift},d,0\ne{shift},f,1\n")
     data = data_module(
-        pairs_file,
+        scored_pairs,
         str(tmp_path / "train.csv"),
         batch_size=2,
         seed=0,
@@ -100,7 +100,7 @@ def test_own_columns_range_and_files(tmp_path: Path) -> None:
 def test_broken_rows(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "mine.csv").write_text(content)
     with pytest.raises(DataError, match=message):
-        data_module(pairs_file, str(tmp_path / "mine.csv"), batch_size=2, seed=0).setup()
+        data_module(scored_pairs, str(tmp_path / "mine.csv"), batch_size=2, seed=0).setup()
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_broken_rows(tmp_path: Path, content: str, message: str) -> None:
 )
 def test_impossible_options(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        data_module(pairs_file, **{"path": "x.csv", "batch_size": 4, "seed": 0, **options})
+        data_module(scored_pairs, **{"path": "x.csv", "batch_size": 4, "seed": 0, **options})
 
 
 ROW = {"sentence1": "a", "sentence2": "b", "score": 1}
@@ -157,7 +157,7 @@ FILES: list[tuple[str, str, int, str]] = [
 
 def read(path: Path, content: str) -> DataModule:
     path.write_text(content, encoding="utf-8")
-    data = data_module(pairs_file, str(path), batch_size=4, seed=0, dev_fraction=0.3)
+    data = data_module(scored_pairs, str(path), batch_size=4, seed=0, dev_fraction=0.3)
     data.setup()
     return data
 
@@ -209,7 +209,7 @@ def test_several_files_with_weights(tmp_path: Path, caplog: pytest.LogCaptureFix
         (tmp_path / f"{name}.csv").write_text(HEAD + "\n".join(lines))
     (tmp_path / "test.csv").write_text(HEAD + "a3,x3,1\nx4,b4,2\nb5,x5,2\n")
     paths = {str(tmp_path / "a.csv"): 2, str(tmp_path / "b.csv"): 0.5}
-    data = data_module(pairs_file, paths, batch_size=4, seed=1, test_path=str(tmp_path / "test.csv"))
+    data = data_module(scored_pairs, paths, batch_size=4, seed=1, test_path=str(tmp_path / "test.csv"))
     with caplog.at_level("INFO"):
         data.setup()
     in_dev = [first[0] for first in data.dev["sentence1"]]
@@ -233,8 +233,8 @@ def test_a_row_of_any_file_is_named(tmp_path: Path) -> None:
     bad.parent.mkdir()
     bad.write_text("sentence1\tsentence2\tscore\na\tb\t1\nc\td\tnine\n")
     with pytest.raises(DataError) as caught:
-        data_module(pairs_file, [good, f"{tmp_path}/parts/*.tsv"], batch_size=4, seed=1).setup()
-    assert (caught.value.path, caught.value.line) == (bad, 3)
+        data_module(scored_pairs, [good, f"{tmp_path}/parts/*.tsv"], batch_size=4, seed=1).setup()
+    assert (caught.value.path, caught.value.line) == (str(bad), 3)
 
 
 @pytest.mark.parametrize(
@@ -261,14 +261,14 @@ def test_broken_rows_are_counted(kind: str, rows: str, message: str, tmp_path: P
     path = tmp_path / f"mine.{kind}"
     path.write_text(GOOD[kind] + rows)
     with pytest.raises(DataError, match=message):
-        data_module(pairs_file, str(path), batch_size=4, seed=0, score_range=(0, 5)).setup()
+        data_module(scored_pairs, str(path), batch_size=4, seed=0, score_range=(0, 5)).setup()
 
 
 def test_a_file_of_broken_rows_alone(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
     path.write_text(line(sentence1=1) + line(sentence1=2))
     with pytest.raises(DataError, match="line 1: 'sentence1' must be a string, not 1; and 1 more row"):
-        data_module(pairs_file, str(path), batch_size=4, seed=0).setup()
+        data_module(scored_pairs, str(path), batch_size=4, seed=0).setup()
 
 
 @pytest.mark.parametrize(
@@ -279,22 +279,22 @@ def test_words_in_place_of_scores(words: tuple[str, str], end: str, tmp_path: Pa
     path = tmp_path / "mine.jsonl"
     path.write_text("".join(line(score=words[row % 2]) for row in range(9)))
     with pytest.raises(DataError, match=r"is not a number; and \d more rows with errors: lines " + end):
-        data_module(pairs_file, str(path), batch_size=4, seed=0).setup()
+        data_module(scored_pairs, str(path), batch_size=4, seed=0).setup()
 
 
 def test_a_weight_that_leaves_no_row(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="1 training example left, but training needs at least two") as caught:
-        data_module(pairs_file, {save(tmp_path, "csv"): 0.01}, batch_size=4, seed=1).setup()
+        data_module(scored_pairs, {save(tmp_path, "csv"): 0.01}, batch_size=4, seed=1).setup()
     assert caught.value.key == "path"
 
 
 def test_similar_pairs_alone(tmp_path: Path) -> None:
     """Thirty pairs of scores 0.5 to 4.5 on their own scale; the dev split is that of all pairs."""
     path = save(tmp_path, "csv")
-    every = data_module(pairs_file, path, batch_size=4, seed=1, dev_fraction=0.2, score_range=(0, 10))
+    every = data_module(scored_pairs, path, batch_size=4, seed=1, dev_fraction=0.2, score_range=(0, 10))
     every.setup()
     data = data_module(
-        pairs_file, path, batch_size=4, seed=1, dev_fraction=0.2, score_range=(0, 10), positives_from=3.5
+        scored_pairs, path, batch_size=4, seed=1, dev_fraction=0.2, score_range=(0, 10), positives_from=3.5
     )
     data.setup()
     assert (len(data.data_set.views), data.data_set.label) == (2, "none")
@@ -312,13 +312,13 @@ def test_similar_pairs_alone(tmp_path: Path) -> None:
 def test_too_few_similar_pairs(tmp_path: Path) -> None:
     path = save(tmp_path, "csv")
     with pytest.raises(DataError, match=r"0 training examples left, .* below data\.positives_from=5"):
-        data_module(pairs_file, path, batch_size=4, seed=1, positives_from=5).setup()
+        data_module(scored_pairs, path, batch_size=4, seed=1, positives_from=5).setup()
 
 
 def test_similar_pairs_may_all_have_one_score(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text(HEAD + "\n".join(f"a{i},b{i},5" for i in range(4)) + "\n")
     data = data_module(
-        pairs_file, str(tmp_path / "mine.csv"), dev_path=save(tmp_path, "tsv"), positives_from=5
+        scored_pairs, str(tmp_path / "mine.csv"), dev_path=save(tmp_path, "tsv"), positives_from=5
     )
     data.setup()
     assert (len(data.train), len(data.dev)) == (4, 30)

@@ -17,12 +17,11 @@ import pytest
 from huggingface_hub import HfFileSystem, constants
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.hub_pairs import pairs_hub, triplets_hub
 from sts_lightning.data.module import DataModule
-from sts_lightning.data.own_pairs import pairs_file
+from sts_lightning.data.own_rows import triplets
+from sts_lightning.data.own_scored_pairs import scored_pairs
 from sts_lightning.data.readers.hub import HubTable
-from sts_lightning.data.readers.row_values import BadRows
-from sts_lightning.data.readers.rows import TextRow
+from sts_lightning.data.readers.layouts import Layout, TextRow, read_texts, recognise
 from tests.support.data_modules import data_module
 from tests.support.hub_folder import own_caches, rows, save
 from tests.support.hub_server import Hub
@@ -37,7 +36,7 @@ def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def read(path: Path | str, **options: Any) -> DataModule:
-    data = data_module(pairs_hub, str(path), **{"batch_size": 4, "seed": 1, **options})
+    data = data_module(scored_pairs, str(path), **{"batch_size": 4, "seed": 1, "split": "train", **options})
     data.setup()
     return data
 
@@ -54,7 +53,7 @@ def rejected(path: Path | str, **options: Any) -> DataError:
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
 def test_each_format_gives_what_a_file_gives(tmp_path: Path, kind: str) -> None:
     saved = save(tmp_path / "hub", "train", rows(30), kind)
-    file = data_module(pairs_file, str(save(tmp_path, "mine", rows(30), "csv")), batch_size=4, seed=1)
+    file = data_module(scored_pairs, str(save(tmp_path, "mine", rows(30), "csv")), batch_size=4, seed=1)
     file.setup()
     for path in (tmp_path / "hub", saved):
         data = read(path)
@@ -80,7 +79,7 @@ def test_texts_are_read_as_those_of_a_file(tmp_path: Path, kind: str) -> None:
     for folder in ("hub", "file"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / f"train.{kind}").write_text(text)
-    file = data_module(pairs_file, str(tmp_path / "file" / f"train.{kind}"), batch_size=4, seed=1)
+    file = data_module(scored_pairs, str(tmp_path / "file" / f"train.{kind}"), batch_size=4, seed=1)
     file.setup()
     data = read(tmp_path / "hub")
     assert data.train.columns == file.train.columns
@@ -109,7 +108,8 @@ def test_named_splits_columns_and_range(tmp_path: Path) -> None:
 def test_the_row_of_a_score_that_would_decide_the_range_is_named(tmp_path: Path) -> None:
     save(tmp_path, "train", [*rows(150, top=1.0), ("a", "b", -0.01)])
     told = str(rejected(tmp_path))
-    assert f"{tmp_path}, split train: all scores but 1 of 151 lie in [0, 1]: -0.01 (row 150)." in told
+    where = f"{tmp_path}, split train"
+    assert f"{where}: all scores but 1 of 151 lie in [0, 1]: -0.01 ({where}, row 150)." in told
     assert "'data.score_range=[-1,1]'" in told
 
 
@@ -164,7 +164,7 @@ CSV = "sentence1,sentence2,score\n" + "".join(f"a {n},b {n},{n / 2}\n" for n in 
         (CSV + "a,b,1,2\n", "saw 4"),
         (CSV + "a,b\n", "row 10: the score '' is not a number"),
         ("sentence1,sentence2,score\na,b,c,1\nd,e,f,2\n", "more fields than the header"),
-        (CSV.replace("sentence2", "score"), "'sentence2'"),
+        (CSV.replace("sentence2", "score"), "more than once"),
         ("sentence1,sentence2,score,score\na,b,1,2\nc,d,2,3\n", "more than once"),
         ("score,sentence1,sentence2\n1,a,b\n2,c\n", "row 1: a sentence is empty"),
         ("sentence1,sentence2,score\n", "no data"),
@@ -256,7 +256,7 @@ def test_reading_changes_no_setting_of_the_process(tmp_path: Path) -> None:
 )
 def test_impossible_options(options: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        data_module(pairs_hub, **{"path": REPO, "batch_size": 4, "seed": 0, **options})
+        data_module(scored_pairs, **{"path": REPO, "split": "train", "batch_size": 4, "seed": 0, **options})
 
 
 @pytest.mark.parametrize("columns", [("anchor", "positive"), ("anchor", "positive", "negative")])
@@ -264,18 +264,18 @@ def test_triplets(columns: tuple[str, ...], tmp_path: Path) -> None:
     found = [(f"a {i}", f"p {i}", f"n {i}") for i in range(20)]
     save(tmp_path, "train", found, names=("anchor", "positive", "negative"))
     scored = str(save(tmp_path.parent / f"{tmp_path.name}-own", "dev", rows(10), "csv"))
-    data = data_module(triplets_hub, "absent", str(tmp_path), columns, dev_path=scored)
+    data = data_module(triplets, "absent", str(tmp_path), columns, split="train", dev_path=scored)
     data.setup()
     of = data.data_set
     assert (len(of.views), of.label, of.published_rows) == (len(columns), "none", None)
     assert data.train["sentence2"][:] == [f"p {i}" for i in range(20)]
     assert len(data.dev) == 10
-    few = data_module(triplets_hub, "absent", str(tmp_path), columns, limit=5, dev_path=scored)
+    few = data_module(triplets, "absent", str(tmp_path), columns, split="train", limit=5, dev_path=scored)
     few.setup()
     assert few.train.sources[0].dropped["data.limit"] == 15
     save(tmp_path, "train", [*found, ("a", " ", "n")], names=("anchor", "positive", "negative"))
     with pytest.raises(DataError, match="split train, row 20: a sentence is empty"):
-        data_module(triplets_hub, "absent", str(tmp_path), columns, dev_path=scored).setup()
+        data_module(triplets, "absent", str(tmp_path), columns, split="train", dev_path=scored).setup()
 
 
 def test_lists_of_a_table(tmp_path: Path) -> None:
@@ -286,20 +286,19 @@ def test_lists_of_a_table(tmp_path: Path) -> None:
     }
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table(records), path)
-    table = HubTable(str(path), ("query", "pos", "neg"))
-    bad = BadRows()
-    assert table.has_lists("train")
-    assert list(table.text_rows("train", "data.split", bad)) == [
-        TextRow(0, "a", ["p", "q"], ["n"]),
-        TextRow(1, "b", ["r"], []),
-    ]
+    split = HubTable(str(path), ("query", "pos", "neg")).split("train", "data.split").source
+    layout = recognise(split)
+    assert (layout.columns, layout.lists) == (("query", "pos", "neg"), True)
+    rows = []
     with pytest.raises(
-        DataError, match=r"split train, row 2: 'pos' has no texts; and 1 more row with errors"
+        DataError, match=r"split train, row 2: 'pos' has no texts; and 1 more row with errors: row 3\."
     ):
-        bad.check()
-    other = HubTable(str(path), ("anchor", "positive", "negative"))
+        rows.extend(read_texts(split, layout, "data.columns"))
+    found = read_texts(split, layout, "data.columns")
+    assert [next(found), next(found)] == [TextRow("a", ["p", "q"], ["n"]), TextRow("b", ["r"], [])]
+    other = Layout("rows", ("anchor", "positive", "negative"))
     with pytest.raises(DataError, match=r"Near are: 'data\.columns=\[query,pos,neg\]'\.$"):
-        list(other.text_rows("train", "data.split", bad))
+        list(read_texts(split, other, "data.columns"))
 
 
 def parquet(count: int, start: int = 0) -> bytes:

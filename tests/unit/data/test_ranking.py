@@ -12,10 +12,10 @@ import pytest
 
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data.data_set import DataSet, Splits
-from sts_lightning.data.files import load_test_files
-from sts_lightning.data.ranking import FEWEST, Ranking, make_ranking, read_beir
+from sts_lightning.data.judged_files import load_test_files, read_beir
+from sts_lightning.data.own_rows import labeled_texts, triplets
+from sts_lightning.data.ranking import FEWEST, Ranking, make_ranking
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.rows import labels_file, triplets_file
 from sts_lightning.data.table import CLASS, LINE, NEGATIVES, Table
 from sts_lightning.data.tasks import hash_dev, hashes_of, pairs_in, texts_in
 
@@ -56,7 +56,7 @@ def rows_file(tmp_path: Path) -> str:
 
 
 def test_anchors_are_held_out_whole(rows_file: str, tmp_path: Path) -> None:
-    splits, dev = held_out(triplets_file(str(tmp_path), rows_file, dev_fraction=0.1))
+    splits, dev = held_out(triplets(str(tmp_path), rows_file, dev_fraction=0.1))
     train = splits.train
     assert len(dev) == 10
     held = {plain(query) for query in dev.queries}
@@ -86,7 +86,7 @@ def test_an_anchor_that_answers_another_is_not_trained_on(tmp_path: Path) -> Non
     """As in questions that ask the same, of which each is an anchor and an answer."""
     rows = [(f"question {i}", f"Question {i + 1}!") for i in range(60)]
     path = csv(tmp_path / "same.csv", "anchor,positive", rows)
-    splits, dev = held_out(triplets_file(str(tmp_path), path, dev_fraction=0.1))
+    splits, dev = held_out(triplets(str(tmp_path), path, dev_fraction=0.1))
     held = {plain(query) for query in dev.queries}
     texts = {plain(text) for name in ("sentence1", "sentence2") for text in splits.train[name]}
     assert len(held) == 6
@@ -99,7 +99,7 @@ def test_an_anchor_that_answers_another_is_not_trained_on(tmp_path: Path) -> Non
 
 def test_the_split_follows_its_own_seed_and_fraction(rows_file: str, tmp_path: Path) -> None:
     def queries(**settings: Any) -> tuple[list[str], str]:
-        _, dev = held_out(triplets_file(str(tmp_path), rows_file, **settings))
+        _, dev = held_out(triplets(str(tmp_path), rows_file, **settings))
         return list(dev.queries), hash_dev(dev)
 
     first = queries(dev_fraction=0.1, seed=1)
@@ -111,7 +111,7 @@ def test_the_split_follows_its_own_seed_and_fraction(rows_file: str, tmp_path: P
 
 def test_candidates_are_capped_without_losing_answers(rows_file: str, tmp_path: Path) -> None:
     def ranking(most: int) -> Ranking:
-        return held_out(triplets_file(str(tmp_path), rows_file, dev_fraction=0.1, dev_candidates=most))[1]
+        return held_out(triplets(str(tmp_path), rows_file, dev_fraction=0.1, dev_candidates=most))[1]
 
     whole, capped, least = ranking(5000), ranking(60), ranking(2)
     assert len(capped.candidates) == 60 < len(whole.candidates)
@@ -127,7 +127,7 @@ def test_candidates_are_capped_without_losing_answers(rows_file: str, tmp_path: 
     with pytest.raises(ValueError, match="dev_candidates must be at least 2, got 1"):
         ranking(1)
     with pytest.raises(ValueError, match=r"dev_fraction must lie in \[0, 1\), got 1"):
-        triplets_file(str(tmp_path), rows_file, dev_fraction=1.0)
+        triplets(str(tmp_path), rows_file, dev_fraction=1.0)
 
 
 def test_lists(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_lists(tmp_path: Path) -> None:
         for i in range(60)
     ]
     path = jsonl(tmp_path / "rows.jsonl", rows)
-    splits, dev = held_out(triplets_file(str(tmp_path), path, dev_fraction=0.1, negatives=1))
+    splits, dev = held_out(triplets(str(tmp_path), path, dev_fraction=0.1, negatives=1))
     numbers = [int(query.split()[1]) for query in dev.queries]
     for number, right in zip(numbers, dev.relevant, strict=True):
         assert sorted(dev.candidates[place] for place in right) == [f"a {number}", "all", f"b {number}"]
@@ -158,7 +158,7 @@ def test_texts_with_classes(tmp_path: Path) -> None:
     rows = [*classes(list("abcde"), 20), ("f one", "f"), ("f two", "f"), ("lone", "g")]
     rows += [("a and b", "a"), ("A and b!", "b")]
     path = csv(tmp_path / "x.csv", "text,label", rows)
-    splits, dev = held_out(labels_file(str(tmp_path), path, dev_fraction=0.5, dev_candidates=5000))
+    splits, dev = held_out(labeled_texts(str(tmp_path), path, dev_fraction=0.5, dev_candidates=5000))
     assert len(dev) == 52  # of 103 distinct texts, without the lone one
     staying: dict[str, set[str]] = {}
     for text, name in zip(splits.train["sentence1"], splits.train[CLASS], strict=True):
@@ -175,7 +175,7 @@ def test_texts_with_classes(tmp_path: Path) -> None:
 
 def test_candidates_of_classes_are_capped_in_proportion(tmp_path: Path) -> None:
     path = csv(tmp_path / "x.csv", "text,label", [*classes(["a"], 80), *classes(["b"], 40)])
-    splits, dev = held_out(labels_file(str(tmp_path), path, dev_fraction=0.1, dev_candidates=27))
+    splits, dev = held_out(labeled_texts(str(tmp_path), path, dev_fraction=0.1, dev_candidates=27))
     train = splits.train[CLASS]
     share = 27 / len(train)
     sizes = {len(right) for right in dev.relevant}
@@ -186,12 +186,12 @@ def test_candidates_of_classes_are_capped_in_proportion(tmp_path: Path) -> None:
 def test_too_few_anchors(tmp_path: Path) -> None:
     few = csv(tmp_path / "few.csv", "anchor,positive", [(f"q {i}", f"a {i}") for i in range(FEWEST - 1)] * 2)
     with pytest.raises(DataError, match=r"49 anchors are too few.*50 are needed") as raised:
-        triplets_file(str(tmp_path), few, dev_fraction=0.1).read()
+        triplets(str(tmp_path), few, dev_fraction=0.1).read()
     assert raised.value.key == "data.dev_fraction"
     assert "data.dev_path=FILE" in str(raised.value)
     assert "data.dev_fraction=0" in str(raised.value)
     append(Path(few), "q 49,a 49\n")
-    _, dev = held_out(triplets_file(str(tmp_path), few, dev_fraction=0.1))
+    _, dev = held_out(triplets(str(tmp_path), few, dev_fraction=0.1))
     assert len(dev) == 5
 
 
@@ -204,7 +204,7 @@ def test_dev_and_test_files_of_each_kind(kind: str, rows_file: str, tmp_path: Pa
         ),
         "folder": lambda: str(beir(tmp_path / "o", "dev", "test")),
     }[kind]()
-    splits = triplets_file(str(tmp_path), rows_file, dev_fraction=0.1, dev_path=other, test_path=other).read()
+    splits = triplets(str(tmp_path), rows_file, dev_fraction=0.1, dev_path=other, test_path=other).read()
     assert len(splits.train) == len(many(100))  # nothing is held out
     [test] = splits.tests
     assert test.name == "o"
@@ -234,26 +234,26 @@ def test_scored_pairs_select_without_a_fraction(
         ({"dev_fraction": 0.1, "dev": "stsb_clean"}, clean, 250),
     ):
         options: Any = settings
-        splits = triplets_file(str(tmp_path), rows_file, **options).read()
+        splits = triplets(str(tmp_path), rows_file, **options).read()
         assert splits.dev is dev
         assert len(splits.train) == rows
         assert [task.name for task in splits.tests] == ["A"]
     for general, tests in ((False, []), (True, ["A"])):
-        splits = triplets_file(str(tmp_path), rows_file, dev_fraction=0.1, keep_general=general).read()
+        splits = triplets(str(tmp_path), rows_file, dev_fraction=0.1, keep_general=general).read()
         assert isinstance(splits.dev, Ranking)
         assert [task.name for task in splits.tests] == tests
     own: Any = {"dev_fraction": 0.1, "keep_general": True}
     own["test_path"] = csv(tmp_path / "A.csv", "anchor,positive", [("q", "a")])
     with pytest.raises(DataError, match="A is the name of one of the seven test sets, too"):
-        triplets_file(str(tmp_path), rows_file, **own).read()
+        triplets(str(tmp_path), rows_file, **own).read()
     own["test_path"] = csv(tmp_path / "B.csv", "anchor,positive", [("q", "a")])
-    assert [task.name for task in triplets_file(str(tmp_path), rows_file, **own).read().tests] == ["B", "A"]
+    assert [task.name for task in triplets(str(tmp_path), rows_file, **own).read().tests] == ["B", "A"]
 
 
 def test_texts_of_a_dev_file_rank_those_that_train(tmp_path: Path) -> None:
     path = csv(tmp_path / "x.csv", "text,label", classes(list("ab"), 5))
     dev_path = csv(tmp_path / "dev.csv", "text,label", [("new", "a"), ("a says 1", "a"), ("b new", "b")])
-    splits, dev = held_out(labels_file(str(tmp_path), path, dev_path=dev_path))
+    splits, dev = held_out(labeled_texts(str(tmp_path), path, dev_path=dev_path))
     assert len(splits.train) == 10
     assert list(dev.queries) == ["new", "a says 1", "b new"]
     assert set(dev.candidates) == {text for text, _ in classes(list("ab"), 5)}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data import own_pairs
-from sts_lightning.data.own_pairs import pairs_file, stratified
+from sts_lightning.data import own_scored_pairs
+from sts_lightning.data.own_scored_pairs import scored_pairs, stratified
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.table import LABELLED, Table
 from tests.support.data_modules import data_module
@@ -27,7 +27,7 @@ def test_training_pairs_in_dev_or_test_are_reported(
         shared = rows(common) if name == role else []
         paths[name] = str(save(tmp_path, name, [*rows(20, start), *shared], "csv"))
     data = data_module(
-        pairs_file, paths["train"], batch_size=4, seed=0, dev_path=paths["dev"], test_path=paths["test"]
+        scored_pairs, paths["train"], batch_size=4, seed=0, dev_path=paths["dev"], test_path=paths["test"]
     )
     data.setup()
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -42,7 +42,7 @@ def test_a_pair_of_the_dev_split_is_no_training_pair(
     """All test pairs occur in the file, some of them only in its dev split."""
     path = str(save(tmp_path, "train", rows(20), "csv"))
     data = data_module(
-        pairs_file,
+        scored_pairs,
         path,
         batch_size=4,
         seed=0,
@@ -76,7 +76,7 @@ def test_the_range_of_the_training_scores_is_recognised(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     path, dev = scored(tmp_path / "mine.csv", *scores), scored(tmp_path / "dev.csv", 1, 2)
-    data = data_module(pairs_file, path, batch_size=2, seed=0, dev_path=dev)
+    data = data_module(scored_pairs, path, batch_size=2, seed=0, dev_path=dev)
     with caplog.at_level("INFO"):
         data.setup()
     assert data.train["label"][:] == labels
@@ -102,12 +102,12 @@ def test_the_range_of_the_training_scores_is_recognised(
 def test_any_other_range_has_to_be_given(scores: tuple[float, ...], proposed: str, tmp_path: Path) -> None:
     path, dev = scored(tmp_path / "mine.csv", *scores), scored(tmp_path / "dev.csv", *scores, 0.5)
     with pytest.raises(DataError) as caught:
-        data_module(pairs_file, path, batch_size=2, seed=0, dev_path=dev).setup()
+        data_module(scored_pairs, path, batch_size=2, seed=0, dev_path=dev).setup()
     assert str(caught.value).startswith(f"{path}: the scores lie between ")
     assert str(caught.value).endswith(f" 'data.score_range=[{proposed}]'.")
     low, high = map(float, proposed.split(","))
     data = data_module(
-        pairs_file, path, batch_size=2, seed=0, dev_path=dev, score_range=(min(low, 0), max(high, 1))
+        scored_pairs, path, batch_size=2, seed=0, dev_path=dev, score_range=(min(low, 0), max(high, 1))
     )
     data.setup()
     assert [data.source_score(label) for label in data.train["label"]] == pytest.approx(scores)
@@ -132,7 +132,7 @@ def test_one_in_a_hundred_scores_does_not_decide_the_range(
         scores = [usual[i % 3] for i in range(count - len(odd))]
         path = Path(scored(tmp_path / "mine.csv", *scores, *odd))
         path.write_text(path.read_text().replace("a2,", '"a\n2",'))
-        return pairs_file(str(path), dev_path=dev).read().score_range
+        return scored_pairs(str(path), dev_path=dev).read().score_range
 
     for count, found in ((100, [odd]), (200, [odd, odd])):
         with pytest.raises(DataError) as caught:
@@ -153,7 +153,7 @@ def test_one_in_a_hundred_scores_does_not_decide_the_range(
 def test_the_rows_that_would_decide_the_range_are_named_in_any_file_and_counted(tmp_path: Path) -> None:
     files = [scored(tmp_path / "a.csv", *[0, 1] * 400), scored(tmp_path / "b.csv", 0, *[2] * 7)]
     with pytest.raises(DataError) as caught:
-        pairs_file(list(files)).read()
+        scored_pairs(list(files)).read()
     places = "; ".join(f"2 ({files[1]}, line {line})" for line in range(3, 8))
     assert f"all scores but 7 of 808 lie in [0, 1]: {places}; ... Correct them" in str(caught.value)
 
@@ -162,7 +162,7 @@ def test_the_range_is_that_of_all_files(tmp_path: Path, caplog: pytest.LogCaptur
     """The first file alone would be taken to be in [0, 1]; a file on a scale of its own is named."""
     files = [scored(tmp_path / "a.csv", 0, 1, 1), scored(tmp_path / "b.csv", 2, 5)]
     dev = scored(tmp_path / "dev.csv", 1, 2)
-    data = data_module(pairs_file, files, batch_size=2, seed=0, dev_path=dev)
+    data = data_module(scored_pairs, files, batch_size=2, seed=0, dev_path=dev)
     data.setup()
     assert data.train["label"][:] == [0, 1, 1, 2, 5]
     warnings = [record.getMessage() for record in caplog.records if "a fifth or less" in record.getMessage()]
@@ -175,33 +175,33 @@ def test_scores_in_a_fifth_of_the_given_range_are_remarked_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = scored(tmp_path / "mine.csv", *[0, 1] * 20)
-    data_module(pairs_file, path, batch_size=4, seed=0).setup()
+    data_module(scored_pairs, path, batch_size=4, seed=0).setup()
     assert "a fifth or less" not in caplog.text
-    data_module(pairs_file, path, batch_size=4, seed=0, score_range=(0, 5)).setup()
+    data_module(scored_pairs, path, batch_size=4, seed=0, score_range=(0, 5)).setup()
     assert "lie between 0 and 1, a fifth or less of [0, 5]" in caplog.text
 
 
 def test_dev_and_test_pairs_may_have_another_scale(tmp_path: Path) -> None:
     path = scored(tmp_path / "mine.csv", 0, 1, 0.5)
     dev, test = scored(tmp_path / "dev.csv", 1, 5), scored(tmp_path / "test.csv", 10, 90)
-    data = data_module(pairs_file, path, batch_size=2, seed=0, dev_path=dev, test_path=test)
+    data = data_module(scored_pairs, path, batch_size=2, seed=0, dev_path=dev, test_path=test)
     data.setup()
     assert data.dev["label"][:] == [1, 5]
     assert data.tests[0].subsets["test"]["label"][:] == [10, 90]
     with pytest.raises(DataError, match=r"dev\.csv, line 3: the score 5 lies outside \[0, 1\]"):
-        data_module(pairs_file, path, batch_size=2, seed=0, dev_path=dev, score_range=(0, 1)).setup()
+        data_module(scored_pairs, path, batch_size=2, seed=0, dev_path=dev, score_range=(0, 1)).setup()
 
 
 def test_equal_scores_train_but_do_not_select(tmp_path: Path) -> None:
     path, dev = scored(tmp_path / "mine.csv", *[1] * 20), scored(tmp_path / "dev.csv", 0, 1)
-    data = data_module(pairs_file, path, batch_size=2, seed=0, dev_path=dev)
+    data = data_module(scored_pairs, path, batch_size=2, seed=0, dev_path=dev)
     data.setup()
     assert set(data.train["label"]) == {5}
     with pytest.raises(DataError, match=r"at most one has another score.* data\.dev_path="):
-        data_module(pairs_file, path, batch_size=2, seed=0).setup()
+        data_module(scored_pairs, path, batch_size=2, seed=0).setup()
     with pytest.raises(DataError, match=r"mine\.csv: 20 scored pairs without two "):
         data_module(
-            pairs_file,
+            scored_pairs,
             scored(tmp_path / "other.csv", 0, 1),
             batch_size=2,
             seed=0,
@@ -217,7 +217,7 @@ def test_pairs_that_differ_in_white_space_are_the_same_pair(
         (tmp_path / f"{name}.csv").write_text(HEAD + "\n".join(lines) + "\n")
     dev = scored(tmp_path / "dev.csv", 1, 2)
     path, test = (str(tmp_path / f"{name}.csv") for name in ("train", "test"))
-    data = data_module(pairs_file, path, batch_size=2, seed=0, dev_path=dev, test_path=test)
+    data = data_module(scored_pairs, path, batch_size=2, seed=0, dev_path=dev, test_path=test)
     data.setup()
     assert data.train[0]["sentence1"] == "  if x0:  y"
     assert data.tests[0].subsets["test"][0] == {
@@ -247,11 +247,11 @@ def test_a_pair_in_another_spelling_is_the_same_pair(
     for name in "ab":
         (tmp_path / f"{name}.csv").write_text(HEAD + "\n".join(lines[name]), encoding="utf-8")
     path, test = (str(tmp_path / f"{name}.csv") for name in "ab")
-    pairs_file(path, dev_path=scored(tmp_path / "dev.csv", 1, 2), test_path=test).read()
+    scored_pairs(path, dev_path=scored(tmp_path / "dev.csv", 1, 2), test_path=test).read()
     assert "40 of 40 training pairs also occur in the test pairs" in caplog.text
     (tmp_path / "both.csv").write_text(HEAD + "\n".join(lines["a"] + lines["b"]), encoding="utf-8")
     for seed in range(3):
-        splits = pairs_file(str(tmp_path / "both.csv"), seed=seed).read()
+        splits = scored_pairs(str(tmp_path / "both.csv"), seed=seed).read()
         numbers = [
             {text.rstrip(".").split("box")[1].split()[0] for text in table["sentence1"]}
             for table in (splits.train, splits.dev)
@@ -268,7 +268,7 @@ def test_pairs_with_several_scores_are_counted_for_each_file(
     (tmp_path / "a.csv").write_text(HEAD + "x,y,1\ny,x,2\nx,y,3\nv,w,4\nv,w,4.0\nt,u,0\nt,u,5\n")
     files = [str(tmp_path / "a.csv"), scored(tmp_path / "b.csv", 0, 5)]
     with caplog.at_level("INFO"):
-        data_module(pairs_file, list(files), dev_path=scored(tmp_path / "dev.csv", 1, 2)).setup()
+        data_module(scored_pairs, list(files), dev_path=scored(tmp_path / "dev.csv", 1, 2)).setup()
     assert "a.csv, training pairs: 7 rows read, 7 kept, 2 pairs with several scores" in caplog.messages
     assert "b.csv, training pairs: 2 rows read, 2 kept" in caplog.messages
 
@@ -304,7 +304,7 @@ def test_every_seed_splits_a_file_with_two_similar_pairs(tmp_path: Path) -> None
     lines = [*(f"a{i},b{i},0" for i in range(27)), "x,y,4", "v,w,5", "y,x,0"]
     (tmp_path / "mine.csv").write_text("sentence1,sentence2,score\n" + "\n".join(lines))
     for seed in range(20):
-        data = data_module(pairs_file, str(tmp_path / "mine.csv"), batch_size=4, seed=seed)
+        data = data_module(scored_pairs, str(tmp_path / "mine.csv"), batch_size=4, seed=seed)
         data.setup()
         assert sorted(data.dev["label"])[-1] + sorted(data.train["label"])[-1] == 4 + 5
         assert len(data.dev) - ("x" in data.dev["sentence1"][:]) == 3
@@ -318,7 +318,7 @@ def test_a_single_pair_of_another_score_cannot_be_split(seed: int, tmp_path: Pat
     lines = [*(f"a{i},b{i},0" for i in range(29)), "x,y,5"]
     (tmp_path / "mine.csv").write_text("sentence1,sentence2,score\n" + "\n".join(lines))
     with pytest.raises(DataError, match=r"of 30 distinct pairs at most one has.*: data\.dev_path=\.\.\."):
-        data_module(pairs_file, str(tmp_path / "mine.csv"), batch_size=4, seed=seed).setup()
+        data_module(scored_pairs, str(tmp_path / "mine.csv"), batch_size=4, seed=seed).setup()
 
 
 def test_the_seven_tasks_beside_ones_own_test_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,10 +329,10 @@ def test_the_seven_tasks_beside_ones_own_test_pairs(tmp_path: Path, monkeypatch:
         asked.append(root)
         return [seven]
 
-    monkeypatch.setattr(own_pairs, "load_sts_tasks", load)
+    monkeypatch.setattr(own_scored_pairs, "load_sts_tasks", load)
     path = scored(tmp_path / "mine.csv", *([1, 2, 3, 4] * 10))
-    data = pairs_file(path, test_path=scored(tmp_path / "test.csv", 1, 2), root="there", keep_general=True)
+    data = scored_pairs(path, test_path=scored(tmp_path / "test.csv", 1, 2), root="there", keep_general=True)
     assert data.keep_general
     assert [task.name for task in data.read().tests] == ["test", "STS12"]
     assert asked == ["there"]
-    assert [task.name for task in pairs_file(path).read().tests] == []
+    assert [task.name for task in scored_pairs(path).read().tests] == []

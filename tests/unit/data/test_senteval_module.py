@@ -11,7 +11,8 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import ConfigError, DataError
-from sts_lightning.data.nli import nli_pairs, nli_triplets
+from sts_lightning.data.nli import nli_pairs
+from sts_lightning.data.own_rows import triplets
 from sts_lightning.data.sentences import sentences
 from sts_lightning.training.assembly import assemble
 from tests.support.data_modules import data_module
@@ -36,9 +37,7 @@ def own(folder: Path, **settings: Any) -> dict[str, Any]:
 def test_triplets_of_two_files_with_own_columns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for name in "ab":
         put(tmp_path, f"{name}.csv", "n,p,anchor", *(f"n{i},p{i},{name}{i}" for i in range(4)))
-    data = data_module(
-        nli_triplets, path=f"{tmp_path}/[ab].csv", columns=("anchor", "p", "n"), **own(tmp_path)
-    )
+    data = data_module(triplets, path=f"{tmp_path}/[ab].csv", columns=("anchor", "p", "n"), **own(tmp_path))
     data.setup()
     assert data.train[4] == {"sentence1": "b0", "sentence2": "p0", "sentence3": "n0"}
     assert data.dev["label"][:] == [1, 9, 4]
@@ -110,7 +109,7 @@ def test_sentences_of_two_files(tmp_path: Path) -> None:
     ],
 )
 def test_rejected_arguments(settings: dict[str, Any], name: str, tmp_path: Path) -> None:
-    for kind in (nli_triplets, nli_pairs):
+    for kind in (triplets, nli_pairs):
         with pytest.raises(ValueError, match=f"^{name}"):
             data_module(kind, **own(tmp_path, **settings))
 
@@ -122,9 +121,7 @@ def test_rejected_classes(tmp_path: Path) -> None:
 
 
 def test_without_own_pairs_the_dev_set_is_sts_b(root: Path) -> None:
-    data = data_module(
-        nli_triplets, str(root), path=put(root, "x.csv", "sent0,sent1,hard_neg", "a,b,c", "d,e,f")
-    )
+    data = data_module(triplets, str(root), path=put(root, "x.csv", "sent0,sent1,hard_neg", "a,b,c", "d,e,f"))
     data.setup()
     assert len(data.dev) == 2
     assert len(data.tests) == 7
@@ -141,7 +138,7 @@ def test_own_training_files_are_compared_with_the_usual_pairs(
     pairs: list[str], where: str, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = put(root, "mine.csv", "sent0,sent1,hard_neg", *pairs)
-    data_module(nli_triplets, str(root), path, senteval_text="prepared").setup()
+    data_module(triplets, str(root), path, senteval_text="prepared").setup()
     assert f"2 of 3 training pairs also occur in the {where}" in caplog.text
     assert caplog.text.count("also occur") == 1
 
@@ -150,7 +147,7 @@ def test_the_setting_of_the_columns_is_named(tmp_path: Path) -> None:
     path = put(tmp_path, "t.csv", "sent0,sent1,hard_neg", "a,b,c", "d,e,f")
     given = own(tmp_path, path=path)
     with pytest.raises(ConfigError, match=r"^data\.scored_columns must name three different columns"):
-        data_module(nli_triplets, **given | {"scored_columns": ("q", "q", "s")}).setup()
+        data_module(triplets, **given | {"scored_columns": ("q", "q", "s")}).setup()
     with pytest.raises(DataError, match=r"Give the names of the columns with data\.scored_columns") as caught:
-        data_module(nli_triplets, **given | {"scored_columns": ("q", "b", "s")}).setup()
-    assert caught.value.key == "data.dev_path"
+        data_module(triplets, **given | {"scored_columns": ("q", "b", "s")}).setup()
+    assert caught.value.key == "data.scored_columns"

@@ -19,7 +19,7 @@ from peft import LoraConfig
 from sts_lightning.core.choices import ExportFormat
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.data.module import DataModule
-from sts_lightning.data.rows import labels_file, triplets_file
+from sts_lightning.data.own_rows import labeled_texts, triplets
 from sts_lightning.export.check import check, expect, texts_of
 from sts_lightning.export.export import FORMATS as TABLE
 from sts_lightning.models.encoder import Base, SentenceEncoder
@@ -158,8 +158,8 @@ def test_the_run_is_as_it_was_after_the_comparison() -> None:
 def test_the_texts_are_those_of_the_run(tmp_path: Path) -> None:
     (tmp_path / "qa.csv").write_text("anchor,positive\n" + "".join(f"q{i},a{i}\n" for i in range(60)))
     (tmp_path / "intents.csv").write_text("text,label\n" + "".join(f"t{i},{i % 3}\n" for i in range(60)))
-    pairs = DataModule(triplets_file(str(tmp_path), str(tmp_path / "qa.csv"), dev_fraction=0.1))
-    classes = DataModule(labels_file(str(tmp_path), str(tmp_path / "intents.csv"), dev_fraction=0.1))
+    pairs = DataModule(triplets(str(tmp_path), str(tmp_path / "qa.csv"), dev_fraction=0.1))
+    classes = DataModule(labeled_texts(str(tmp_path), str(tmp_path / "intents.csv"), dev_fraction=0.1))
     pairs.setup()
     classes.setup()
     details: dict[str, Any] = {}

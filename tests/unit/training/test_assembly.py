@@ -20,7 +20,7 @@ Config = Callable[..., DictConfig]
 OWN = {"pairs_file", "pairs_hub", "toy"}
 """Choices whose dev and test pairs are not SentEval's."""
 
-RECOGNISED = {"labels_file", "triplets_file", "triplets_hub"}
+RECOGNISED = {"labels_file", "nli_triplets", "triplets_file", "triplets_hub"}
 """Choices that read the head of the file at once, unless its columns are named."""
 
 
@@ -39,9 +39,11 @@ def test_settings_of_the_top_level_reach_every_data_set(
     file = tmp_path / "mine.csv"
     given = ["data_root=elsewhere", "senteval_text=prepared", "dev=stsb_clean"]
     path = [] if choice in ("sts", "toy") else [f"path={file}"]
-    further = [*part("nli", "nli_triplets"), *part("sts", "sts")] if choice == "joint" else []
+    further = []
+    if choice == "joint":
+        further = [*part("nli", "nli_triplets"), "+data.parts.nli.columns=[a,b]", *part("sts", "sts")]
     if choice in RECOGNISED:
-        further = ["data.columns=[a,b]"]
+        further = ["++data.columns=[a,b]"]
     data = make_data(check_config(config(f"data={choice}", *path, *given, *further)))
     of_label = {"score": "pearson", "class": "cross_entropy", "none": "infonce"}
     loss = [f"loss={of_label[data.data_set.label]}"]

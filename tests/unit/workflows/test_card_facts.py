@@ -118,7 +118,7 @@ def test_training_data_on_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     write_run(tmp_path / "run")
     RunFolder(tmp_path / "run").predictions_file.unlink()
-    data = {"_target_": "sts_lightning.data.hub_pairs.pairs_hub"}
+    data = {"_target_": "sts_lightning.data.own_scored_pairs.scored_pairs", "split": "train"}
     with_base(tmp_path / "run", "owner/base", data=data, path="owner/pairs")
     assert card_facts(tmp_path / "run")["datasets"] == ["owner/pairs"]
     (tmp_path / "owner" / "pairs").mkdir(parents=True)

@@ -68,7 +68,8 @@ def test_loss_and_data_fit_or_are_rejected(data: str, config: Config) -> None:
     """What a loss declares holds: it computes a number from all data that it accepts."""
     columns = {"labels_file": "[text,label]", "triplets_file": "[a,p,n]", "triplets_hub": "[a,p,n]"}.get(data)
     named = [] if columns is None else [f"data.columns={columns}"]
-    given = source(config, f"data={data}", "path=mine.csv", *named)
+    path = [] if data == "nli_triplets" else ["path=mine.csv"]
+    given = source(config, f"data={data}", *path, *named)
     for stem in PLAIN:
         loss = make(stem)
         needs = loss.needs

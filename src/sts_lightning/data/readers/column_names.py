@@ -6,140 +6,14 @@ import difflib
 import re
 import shlex
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
-ANCHORS = (
-    "anchor",
-    "query",
-    "queries",
-    "query_text",
-    "question",
-    "text1",
-    "text_1",
-    "texta",
-    "text_a",
-    "sentence1",
-    "sentence_1",
-    "sentencea",
-    "sentence_a",
-    "sent0",
-    "premise",
-    "question1",
-    "messages",
-    "text",
-    "sentence",
-    "utterance",
-)
-"""Usual names of the first column, in lower case."""
+import yaml
 
-POSITIVES = (
-    "positive",
-    "positives",
-    "positive_messages",
-    "positive_passages",
-    "pos",
-    "pos_doc",
-    "answer",
-    "answers",
-    "response",
-    "document",
-    "doc",
-    "passage",
-    "context",
-    "text2",
-    "text_2",
-    "textb",
-    "text_b",
-    "sentence2",
-    "sentence_2",
-    "sentenceb",
-    "sentence_b",
-    "sent1",
-    "hypothesis",
-    "question2",
-    "entailment",
-)
-"""Usual names of the second column."""
+_USUAL: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
-NEGATIVES = (
-    "negative",
-    "negatives",
-    "negative_messages",
-    "negative_passages",
-    "neg",
-    "neg_doc",
-    "hard_neg",
-    "hard_negative",
-    "hard_negatives",
-    "rejected_response",
-    "rejected",
-    "contradiction",
-)
-"""Usual names of hard negatives; numbers may follow."""
-
-SCORES = (
-    "score",
-    "label",
-    "similarity",
-    "similarity_score",
-    "sim",
-    "relatedness",
-    "relatedness_score",
-    "relevance",
-    "rating",
-    "gold",
-    "gold_score",
-)
-"""Usual names of scores."""
-
-CLASSES = (
-    "label",
-    "labels",
-    "class",
-    "category",
-    "intent",
-    "topic",
-    "tag",
-    "target",
-    "label_text",
-    "gold_label",
-)
-"""Usual names of classes, those that are preferred first."""
-
-ASIDE = (
-    "",
-    "id",
-    "idx",
-    "index",
-    "guid",
-    "uuid",
-    "qid",
-    "pid",
-    "docid",
-    "split",
-    "type",
-    "source",
-    "url",
-    "lang",
-    "language",
-    "date",
-    "timestamp",
-    "author",
-    "comment",
-    "comments",
-    "note",
-    "notes",
-    "genre",
-    "prompt",
-    "instruction",
-    "pos_scores",
-    "neg_scores",
-    "category",
-    "intent",
-    "topic",
-    "tag",
-    "label_text",
-)
-"""Usual names of columns that are no texts of a row."""
+ANCHORS, POSITIVES, NEGATIVES = (_USUAL[role] for role in ("anchors", "positives", "negatives"))
+SCORES, CLASSES, ASIDE = (_USUAL[role] for role in ("scores", "classes", "aside"))
 
 
 def folded(name: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,9 +18,7 @@ from datasets import DatasetBuilder, load_dataset_builder
 from datasets.exceptions import DatasetGenerationError
 
 from sts_lightning.core.errors import DataError, UserError
-from sts_lightning.data.readers.column_names import missing_columns
-from sts_lightning.data.readers.row_values import BadRows, is_messages, plain, text_of
-from sts_lightning.data.readers.rows import SAMPLE, Layout, TextRow, recognise_records, text_row
+from sts_lightning.data.readers.tables import Input, Split
 
 TABLES = ("parquet", "csv", "json", "arrow", "cache")
 """Builders of `datasets` whose data are tables; ``cache``: a table prepared before, read without network."""
@@ -40,19 +38,16 @@ class HubTable:
 
     Args:
         path: Name on the hub (owner/name), a folder or a file.
-        columns: Names of the columns to read.
+        columns: Names of the columns that are read as texts from CSV; of others the library guesses the type.
         config: Name of the configuration, where the data set has several.
         revision: Commit, branch or tag; the newest commit of the main branch if not given.
-
-    Attributes:
-        name: Name with the commit, for records.
 
     Raises:
         DataError: The data set does not exist, is no table, is broken, or cannot be reached.
     """
 
     def __init__(
-        self, path: str, columns: Sequence[str], config: str | None = None, revision: str | None = None
+        self, path: str, columns: Sequence[str] = (), config: str | None = None, revision: str | None = None
     ) -> None:
         self.path, self.columns = path, columns
         self._local = Path(path).exists()
@@ -67,86 +62,28 @@ class HubTable:
             self._check(builder, revision)
             builder.download_and_prepare()
             self._splits: Any = builder.as_dataset(in_memory=self._local)
-        self.name = path if self._local else f"{path}@{str(builder.hash)[:8]}"
+        self._name = path if self._local else f"{path}@{str(builder.hash)[:8]}"
 
-    def rows(
-        self, split: str, setting: str, bad: BadRows, numbers: Collection[str] = ()
-    ) -> Iterator[tuple[str, None, list[str]]]:
-        """Yield the place of each row, for errors, and the texts of its columns.
+    def split(self, name: str, setting: str) -> Input:
+        """Return a split, with its commit in the name for records.
 
         Args:
-            split: Name of the split.
-            setting: Setting that names the split, for errors.
-            bad: Keeps the errors of rows, which are then left out.
-            numbers: Columns that hold numbers.
+            name: Its name.
+            setting: Setting that names it, for errors.
 
         Raises:
-            DataError: A split or column does not exist, or the split has no rows.
+            DataError: There is no such split, or a column occurs more than once.
         """
-        for row, values in self._values(split, setting, numbers):
-            where = self._place(split, row)
-            with bad:
-                texts = [
-                    text_of(plain(value, column, where), column, column in numbers, where)
-                    for value, column in zip(values, self.columns, strict=True)
-                ]
-                yield where, None, texts
-
-    def text_rows(self, split: str, setting: str, bad: BadRows) -> Iterator[TextRow]:
-        """Yield rows of an anchor, its positives and negatives, which may be lists; see `rows`."""
-        for row, values in self._values(split, setting, ()):
-            with bad:
-                record = dict(zip(self.columns, values, strict=True))
-                yield text_row(row, record, self.columns, self._place(split, row))
-
-    def layout(self, split: str, setting: str) -> Layout:
-        """Return what the columns of a split are, recognised by its first records.
-
-        Raises:
-            DataError: It cannot be told, or there is no such split or it has no rows.
-        """
-        next(self._values(split, setting, ()), None)  # checks the split
-        head = self._splits[split][:SAMPLE]
-        names = list(head)
-        records = [dict(zip(names, values, strict=True)) for values in zip(*head.values(), strict=True)]
-        return recognise_records(f"{self.path}, split {split}", records)
-
-    def has_lists(self, split: str) -> bool:
-        """Return whether a column of a split that is read holds lists of texts or of conversations."""
-        table = self._splits[split][:SAMPLE] if split in self._splits else {}
-        return any(
-            isinstance(value, list) and not is_messages(value)
-            for column in self.columns[1:]
-            for value in table.get(column, ())
-        )
-
-    def _place(self, split: str, row: int) -> str:
-        return f"{self.path}, split {split}, row {row}"
-
-    def _values(
-        self, split: str, setting: str, numbers: Collection[str]
-    ) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        if split not in self._splits:
-            raise self._error(
-                f"it has no split {split!r}.", setting, f"There are: {', '.join(self._splits)}."
-            )
-        table, source = self._splits[split], f"{self.path}, split {split}"
-        names = table.column_names
-        missing = [column for column in self.columns if column not in names]
-        if missing:
-            message, hint = missing_columns(missing, self.columns, names, numbers, "data.columns")
-            raise DataError(message, source, key="data.columns", hint=hint)
+        if name not in self._splits:
+            raise self._error(f"it has no split {name!r}.", setting, f"There are: {', '.join(self._splits)}.")
+        split = Split(f"{self.path}, split {name}", self._splits[name])
         # The library names a second column of a name so, and takes surplus fields of rows for an index.
-        doubtful = {*(f"{column}.1" for column in self.columns), "__index_level_0__"} & {*names}
-        if doubtful:
+        doubtful = {*(f"{column}.1" for column in self.columns), "__index_level_0__"}
+        if doubtful & {*split.rows.column_names}:
             raise DataError(
-                "a column occurs more than once, or the rows have more fields than the header.",
-                source,
-                key="path",
+                "a column occurs more than once, or the rows have more fields than the header.", split.name
             )
-        if len(table) == 0:
-            raise DataError("it has no rows.", source, key="path")
-        yield from enumerate(zip(*(table[column][:] for column in self.columns), strict=True))
+        return Input(split, f"{self._name}, split {name}")
 
     def _error(self, message: str, key: str = "path", hint: str | None = None) -> DataError:
         return DataError(message, self.path, key=key, hint=hint)

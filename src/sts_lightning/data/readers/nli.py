@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.readers.row_values import BadRows, folded_sentence, sentence, without_point
-from sts_lightning.data.readers.text_files import read_records
+from sts_lightning.data.readers.row_values import folded_sentence, sentence, without_point
+from sts_lightning.data.readers.tables import Source, read_rows
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +19,7 @@ CLASSES: tuple[str, ...] = ("contradiction", "neutral", "entailment")
 
 
 def read_nli_pairs(
-    path: Path,
+    source: Source,
     columns: Sequence[str] = COLUMNS,
     classes: Sequence[str] = CLASSES,
     setting: str | None = None,
@@ -29,7 +28,7 @@ def read_nli_pairs(
     """Read the premise, the hypothesis and the index of the class of each pair.
 
     Args:
-        path: CSV, TSV, JSONL or Parquet file.
+        source: CSV, TSV, JSONL or Parquet file.
         columns: Names of the columns of premise, hypothesis and label.
         classes: Names of the classes in lower case; a label is one of them in any case, or its index where
             no name is a number.
@@ -39,27 +38,27 @@ def read_nli_pairs(
     Raises:
         DataError: The file is missing or malformed, or a label is neither.
     """
-    numbers = any(name.isdecimal() for name in classes)
-    known = {} if numbers else {str(index): index for index in range(len(classes))}
+    named = {name: index for index, name in enumerate(classes)}
+    indices = {str(index): index for index in named.values()}
+    known = {} if any(name.isdecimal() for name in classes) else indices
     text = folded_sentence if folded else sentence
-    pairs, by_index, bad = [], False, BadRows()
-    for line, (premise, hypothesis, label) in read_records(
-        path, list(columns), columns[2:], setting, bad=bad
-    ):
-        with bad:
-            word = label.strip().lower()
-            if word not in classes:
-                word = without_point(word)
-            if word not in classes and word not in known:
-                also = f" (or {', '.join(known)} in this order)" if known else ""
-                raise DataError(f"the label {label!r} is not {', '.join(classes)}{also}.", path, line)
-            by_index |= word in known
-            index = known[word] if word in known else classes.index(word)
-            pairs.append((text(premise, path, line), text(hypothesis, path, line), index))
-    bad.check()
+    by_index = False
+
+    def parse(values: Sequence[str]) -> tuple[str, str, int]:
+        nonlocal by_index
+        premise, hypothesis, label = values
+        word = label.strip().lower()
+        if word not in named:
+            word = without_point(word)
+        if word not in named and word not in known:
+            also = f" (or {', '.join(known)} in this order)" if known else ""
+            raise DataError(f"the label {label!r} is not {', '.join(classes)}{also}.")
+        by_index |= word in known
+        return text(premise), text(hypothesis), known[word] if word in known else named[word]
+
+    pairs = [pair for _, pair in read_rows(source, columns, parse, numbers=columns[2:], setting=setting)]
     if by_index:
         names = [f"{index} is {name}" for index, name in enumerate(classes)]
-        indices = [str(index) for index in range(len(classes))]
         # No list of names says that 0 is the most similar, as in SNLI: the least similar name comes first.
         log.log(
             logging.INFO if folded else logging.WARNING,
@@ -67,7 +66,7 @@ def read_nli_pairs(
             "classes, such as cosent, trains on this order. 'data.classes=[%s]' turns it round, "
             "'data.classes=[%s]' confirms it.",
             "" if folded else "WARNING: ",
-            path,
+            source,
             names[0],
             ", ".join(names[1:]),
             ",".join(reversed(indices)),

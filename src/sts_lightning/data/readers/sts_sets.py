@@ -13,8 +13,8 @@ from sts_lightning.core.choices import SentEvalText, TextFound
 from sts_lightning.core.errors import DataError
 from sts_lightning.core.files import read_json
 from sts_lightning.data.fetch import PUBLISHED, ROWS, fetch_hint, fetched_by
-from sts_lightning.data.readers.row_values import folded_sentence, score
-from sts_lightning.data.readers.text_files import read_lines, read_tsv
+from sts_lightning.data.readers.lines import read_lines, read_tsv
+from sts_lightning.data.readers.row_values import folded_sentence, parse_rows, score
 from sts_lightning.data.table import LABELLED, SCORE_RANGE, Table, require_varied_scores
 
 STS_YEARS: dict[str, tuple[str, ...]] = {
@@ -242,38 +242,33 @@ def _read_subset(inputs: Path, golds: Path) -> Iterator[Pair]:
         scores.pop()
     if len(rows) != len(scores):
         raise DataError(f"{len(scores)} scores for the {len(rows)} pairs of {inputs.name}.", golds)
-    for (line, fields), gold in zip(rows, scores, strict=True):
-        if gold.strip():
-            yield (
-                folded_sentence(fields[0], inputs, line),
-                folded_sentence(fields[1], inputs, line),
-                score(gold, SCORE_RANGE, golds, line),
-            )
+    numbers = [line for line, _ in rows]
+    scored = [number for number, gold in enumerate(scores) if gold.strip()]
+    texts = parse_rows(inputs, (rows[number] for number in scored), _two_sentences)
+    found = ((numbers[number], scores[number]) for number in scored)
+    for (_, pair), (_, gold) in zip(texts, parse_rows(golds, found, _usual_score), strict=True):
+        yield *pair, gold
+
+
+def _two_sentences(fields: Sequence[str]) -> tuple[str, str]:
+    return folded_sentence(fields[0]), folded_sentence(fields[1])
+
+
+def _usual_score(text: str) -> float:
+    return score(text, SCORE_RANGE)
 
 
 def _read_stsb(path: Path) -> Iterator[Pair]:
-    for line, gold, (first, second) in read_rows(path, 7, (5, 6), 4):
-        yield first, second, score(gold, SCORE_RANGE, path, line)
+    def parse(fields: Sequence[str]) -> Pair:
+        return *_two_sentences(fields[5:]), score(fields[4], SCORE_RANGE)
+
+    return (pair for _, pair in parse_rows(path, read_tsv(path, 7), parse))
 
 
 def _read_sickr(path: Path) -> Iterator[Pair]:
-    for line, gold, (first, second) in read_rows(path, 5, (1, 2), 3, header="pair_ID"):
-        yield first, second, 5 * (score(gold, (1.0, 5.0), path, line) - 1) / 4
+    def parse(fields: Sequence[str]) -> Pair:
+        return *_two_sentences(fields[1:]), 5 * (score(fields[3], (1.0, 5.0)) - 1) / 4
 
-
-def read_rows(
-    path: Path, columns: int, texts: Sequence[int], label: int, header: str | None = None
-) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-    """Read the rows of a tab-separated file: line number, score or class, and sentences.
-
-    Args:
-        path: Path of the file.
-        columns: Least number of its columns.
-        texts: Columns of the sentences.
-        label: Column of the score or class.
-        header: First word of a header line, which is left out; None without.
-    """
-    for line, fields in read_tsv(path, columns):
-        if line > 1 or fields[0] != header:
-            sentences = tuple(folded_sentence(fields[column], path, line) for column in texts)
-            yield line, fields[label].strip(), sentences
+    header, *rows = read_tsv(path, 5)
+    rows = rows if header[1][0] == "pair_ID" else [header, *rows]
+    return (pair for _, pair in parse_rows(path, rows, parse))

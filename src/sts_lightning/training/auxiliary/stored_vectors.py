@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from sts_lightning.core.errors import DataError, counted
-from sts_lightning.data.readers.text_files import read_lines
+from sts_lightning.data.readers.lines import read_lines
 
 SENTENCES, VECTORS = "sentences.txt", "vectors.npy"
 

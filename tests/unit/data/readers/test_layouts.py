@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.readers.row_values import BadRows
-from sts_lightning.data.readers.rows import Layout, read_labelled, read_rows, recognise
+from sts_lightning.data.readers.layouts import Layout, read_labeled, read_texts, recognise
 
 OVEN, STOVE, RAIN = "Is the oven hot?", "The stove is warm.", "It will rain."
 LOST, FOUND, SNOW = "I lost my key.", "My key is gone.", "Snow fell."
@@ -36,11 +35,10 @@ def write(path: Path, records: list[dict[str, Any]]) -> Path:
     return path
 
 
-def rows_of(path: Path, layout: Layout) -> list[tuple[int, str, list[str], list[str]]]:
-    bad = BadRows()
-    rows = [(row.line, row.anchor, row.positives, row.negatives) for row in read_rows(path, layout, "x", bad)]
-    bad.check()
-    return rows
+def rows_of(path: Path, layout: Layout) -> list[tuple[str, list[str], list[str]]]:
+    return [
+        (anchor, [*positives], [*negatives]) for anchor, positives, negatives in read_texts(path, layout, "x")
+    ]
 
 
 FLAG = [
@@ -226,8 +224,7 @@ def test_files_of_other_trainers(
     assert (layout.kind, layout.columns, layout.lists) == (kind, columns, lists)
     assert note in layout.note
     if rows is not None:
-        first = {"csv": 2, "jsonl": 1, "parquet": 0}[name.removesuffix(".gz").rpartition(".")[2]]
-        assert rows_of(path, layout) == [(first + index, *row) for index, row in enumerate(rows)]
+        assert rows_of(path, layout) == rows
         assert rows_of(path, recognise(path, columns)) == rows_of(path, layout)
 
 
@@ -290,9 +287,8 @@ ASKED = ["question", "answer"]
         ("a.csv", "text\na\n", "cannot be told"),
         ("a.csv", "query,neg\na,b\n", "cannot be told"),
         ("a.csv", "text,row\na,1\nb,2\n", "cannot be told"),
-        ("a.csv", "question,answer\n", "a header but no rows"),
-        ("a.csv", "a,b,5\nc,d,4\n", None),
-        ("a.csv", "a,5\nc,4\n", "line 1 has no column names: 'a', '5'"),
+        ("a.csv", "question,answer\n", "there are no rows"),
+        ("a.csv", "a,b,5\nc,d,4\n", "line 1 seems to be data: 'a', 'b', '5'"),
         ("a.csv", "How do I open it?,You pull the handle.\nx,y\n", "line 1 seems to be data"),
         ("a.csv", "query,pos\nx,\"['a', 'b']\"\n", r"the values of 'pos' are lists, written as texts"),
         ("a.csv", "question,question\na,b\n", "'question' more than once"),
@@ -311,14 +307,9 @@ ASKED = ["question", "answer"]
         ("a.jsonl", '{"question": "a", "pos_doc": [{"id": "1"}]}\n', "'pos_doc' has ids of a corpus"),
     ],
 )
-def test_what_cannot_be_told_lists_the_columns(
-    name: str, content: str, message: str | None, tmp_path: Path
-) -> None:
+def test_what_cannot_be_told_lists_the_columns(name: str, content: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(content)
-    if message is None:  # without a header, as `read_records` reads it
-        assert recognise(path).columns == ("sentence1", "sentence2", "score")
-        return
     with pytest.raises(DataError, match=message):
         recognise(path)
 
@@ -399,14 +390,8 @@ def test_classes(name: str, tmp_path: Path) -> None:
         table.to_csv(path, index=False)
     else:
         table.to_json(path, orient="records", lines=True)
-    first = 2 if name == "a.csv" else 1
-    layout, bad = recognise(path), BadRows()
-    assert list(read_labelled(path, layout, "x", bad)) == [
-        (first, OVEN, "1"),
-        (first + 1, LOST, "1"),
-        (first + 2, SNOW, "warm"),
-    ]
+    layout = recognise(path)
+    assert read_labeled(path, layout, "x") == [(OVEN, "1"), (LOST, "1"), (SNOW, "warm")]
     path.write_text(path.read_text().replace("warm ", " "))
-    assert len(list(read_labelled(path, layout, "x", bad))) == 2
-    with pytest.raises(DataError, match=rf"line {first + 2}: the class 'label' is empty"):
-        bad.check()
+    with pytest.raises(DataError, match=rf"line {4 if name == 'a.csv' else 3}: the class 'label' is empty"):
+        read_labeled(path, layout, "x")

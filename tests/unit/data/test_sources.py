@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.files import find_files, only_file, short_names, weighted
+from sts_lightning.data.sources import find_files, only_file, short_names, weighted
 from sts_lightning.data.table import summary
 
 

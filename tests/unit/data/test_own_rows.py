@@ -19,10 +19,9 @@ from sts_lightning.core.choices import EMPTY
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data.collate import Batch
 from sts_lightning.data.data_set import DataSet
-from sts_lightning.data.hub_pairs import triplets_hub
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.overlap import OverlapFilter
-from sts_lightning.data.rows import labels_file, triplets_file
+from sts_lightning.data.own_rows import labeled_texts, triplets
 from sts_lightning.evaluation.unseen_text import columns_of
 from sts_lightning.losses.contrastive import InfoNCELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
@@ -70,9 +69,9 @@ def test_a_table_row_for_each_positive_and_the_negatives_as_a_list(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    data = triplets_file(".", put(tmp_path, "a.jsonl", LISTS), dev_path="dev.csv")
+    data = triplets(".", put(tmp_path, "a.jsonl", LISTS), dev_path="dev.csv")
     assert (len(data.views), data.unit, data.classes) == (3, "triplets", False)
-    splits = training(triplets_file, ".", put(tmp_path, "a.jsonl", LISTS))
+    splits = training(triplets, ".", put(tmp_path, "a.jsonl", LISTS))
     assert splits.train.columns == {
         "sentence1": ["q0", "q0", "q0", "q1", "q2", "q2", "q3"],
         "sentence2": ["p0", "p1", "p2", "p3", "p4", "p5", "p6"],
@@ -91,31 +90,31 @@ def test_a_table_row_for_each_positive_and_the_negatives_as_a_list(
 def test_columns_of_hard_negatives_may_be_drawn(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("anchor,positive,negative1,negative2\na,b,c,d\ne,f,g,h\n")
-    whole = training(triplets_file, ".", str(path)).train
+    whole = training(triplets, ".", str(path)).train
     assert whole[1] == {"sentence1": "e", "sentence2": "f", "sentence3": "g", "sentence4": "h"}
-    one = training(triplets_file, ".", str(path), negatives=1).train
+    one = training(triplets, ".", str(path), negatives=1).train
     assert one[1] == {"sentence1": "e", "sentence2": "f", "negatives": ["g", "h"]}
-    assert len(triplets_file(".", str(path), negatives=1).views) == 3
-    assert len(triplets_file(".", str(path), negatives=0).views) == 2
-    typed = triplets_file(".", str(path), columns=("anchor", "positive"))
+    assert len(triplets(".", str(path), negatives=1).views) == 3
+    assert len(triplets(".", str(path), negatives=0).views) == 2
+    typed = triplets(".", str(path), columns=("anchor", "positive"))
     assert len(typed.views) == 2
     with pytest.raises(ValueError, match=r"columns must be two or more different names"):
-        triplets_file(".", str(path), columns=("a", "a"))
+        triplets(".", str(path), columns=("a", "a"))
     with pytest.raises(ValueError, match=r"negatives must lie between 0 and 2, as many .* \(2\), got 3\."):
-        triplets_file(".", str(path), negatives=3)
+        triplets(".", str(path), negatives=3)
 
 
 def test_files_of_one_run_have_the_same_columns(tmp_path: Path, dev: str) -> None:
     one = put(tmp_path, "a.jsonl", LISTS)
     two = put(tmp_path, "b.jsonl", [{"query": "q9", "pos": ["p7", "p8"], "neg": []}])
     # The last line of one file and the first of the next are two lines.
-    table = training(triplets_file, ".", [one, two]).train
+    table = training(triplets, ".", [one, two]).train
     assert table["line"][:] == [0, 0, 0, 1, 2, 2, 3, 4, 4]
     other = put(tmp_path, "c.jsonl", [{"query": "q", "response": "r"}] * 2)
     with pytest.raises(
         DataError, match=r"has the columns query, response, but .*a\.jsonl has query, pos, neg"
     ) as caught:
-        triplets_file(".", [one, other])
+        triplets(".", [one, other])
     assert "c.jsonl" in str(caught.value.path)
 
 
@@ -124,21 +123,21 @@ def test_other_kinds_of_rows_are_pointed_to_their_data(tmp_path: Path) -> None:
     scored.write_text("sentence1,sentence2,score\na,b,1.5\nc,d,2\n")
     classes.write_text("text,label\na b,x\nc d,y\n")
     with pytest.raises(DataError, match="has scored pairs") as caught:
-        triplets_file(".", str(scored))
+        triplets(".", str(scored))
     assert "data=pairs_file" in str(caught.value.hint)
     with pytest.raises(DataError, match="texts with classes") as caught:
-        triplets_file(".", str(classes))
+        triplets(".", str(classes))
     assert "data=labels_file" in str(caught.value.hint)
 
 
 def test_a_missing_file_is_an_error_of_the_data(tmp_path: Path) -> None:
     for columns in (None, ("a", "b")):
         with pytest.raises(DataError, match=r"cannot be read \(No such file"):
-            triplets_file(".", str(tmp_path / "mine.csv"), columns=columns, dev_path="dev.csv").read()
+            triplets(".", str(tmp_path / "mine.csv"), columns=columns, dev_path="dev.csv").read()
 
 
 def test_an_epoch_has_one_row_of_each_line_and_all_positives_are_known(tmp_path: Path, dev: str) -> None:
-    data = module(triplets_file, put(tmp_path, "a.jsonl", LISTS), dev, negatives=2)
+    data = module(triplets, put(tmp_path, "a.jsonl", LISTS), dev, negatives=2)
     assert data.epoch_rows == 4
     loader = data.train_dataloader()
     assert len(loader) == 2
@@ -171,7 +170,7 @@ def test_weights_of_files_count_lines(tmp_path: Path, dev: str, caplog: pytest.L
     caplog.set_level(logging.INFO)
     one = put(tmp_path, "a.jsonl", LISTS)
     two = put(tmp_path, "b.jsonl", [{"query": f"x{i}", "pos": [f"y{i}"], "neg": []} for i in range(5)])
-    data = data_module(triplets_file, ".", {one: 2.0, two: 1.0}, batch_size=3, dev_path=dev)
+    data = data_module(triplets, ".", {one: 2.0, two: 1.0}, batch_size=3, dev_path=dev)
     data.setup()
     assert data.epoch_rows == 2 * 4 + 5
     assert "7 rows read, 7 kept, weight 2: 8 rows in an epoch" in caplog.text
@@ -195,7 +194,7 @@ def test_a_resumed_run_draws_the_same(num_workers: int, tmp_path: Path, dev: str
     path = put(tmp_path, "a.jsonl", records)
 
     def loader() -> Any:
-        data = module(triplets_file, path, dev, negatives=2)
+        data = module(triplets, path, dev, negatives=2)
         data.num_workers = num_workers
         return data.train_dataloader()
 
@@ -219,16 +218,16 @@ def test_a_data_set_of_the_hub_or_a_folder(tmp_path: Path, dev: str) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
     put(folder, "train.jsonl", LISTS)
-    data = triplets_hub(".", str(folder), dev_path=dev)
+    data = triplets(".", str(folder), split="train", dev_path=dev)
     assert len(data.views) == 3
     table = data.read().train
-    assert table.columns == training(triplets_file, ".", put(tmp_path, "a.jsonl", LISTS)).train.columns
-    few = triplets_hub(".", str(folder), limit=2, dev_path=dev).read()
+    assert table.columns == training(triplets, ".", put(tmp_path, "a.jsonl", LISTS)).train.columns
+    few = triplets(".", str(folder), split="train", limit=2, dev_path=dev).read()
     kept = {*few.train["sentence1"]}
     assert len(kept) == 2
     assert len(few.train) == sum(len(record["pos"]) for record in LISTS if record["query"] in kept)
     assert few.train.sources[0].kept == len(few.train)
-    typed = triplets_hub(".", str(folder), columns=("query", "pos"), dev_path=dev)
+    typed = triplets(".", str(folder), ("query", "pos"), split="train", dev_path=dev)
     assert len(typed.views) == 2
     assert typed.read().train["line"][:] == [0, 0, 0, 1, 2, 2, 3]
 
@@ -237,12 +236,12 @@ def test_a_data_set_of_the_hub_or_a_folder(tmp_path: Path, dev: str) -> None:
 def test_the_overlap_filter_sees_lists(how: OverlapFilter, left: int, tmp_path: Path) -> None:
     test = tmp_path / "test.csv"
     test.write_text("sentence1,sentence2,score\nn1,q0,1\nq1,x,2\n")
-    splits = training(triplets_file, ".", put(tmp_path, "a.jsonl", LISTS), filter=how, test_path=str(test))
+    splits = training(triplets, ".", put(tmp_path, "a.jsonl", LISTS), filter=how, test_path=str(test))
     assert len(splits.train) == left
 
 
 def test_truncation_is_reported_of_lists_too(tmp_path: Path) -> None:
-    table = training(triplets_file, ".", put(tmp_path, "a.jsonl", LISTS)).train
+    table = training(triplets, ".", put(tmp_path, "a.jsonl", LISTS)).train
     first, second, listed = columns_of([table])
     assert ([*first][:4], [*second][:4]) == (["q0", "q0", "q0", "q1"], ["p0", "p1", "p2", "p3"])
     assert listed == ["n0", "n1", "n2"] * 3 + ["n3", "n3", "n4", "n5"]
@@ -262,7 +261,7 @@ def test_truncation_is_reported_of_lists_too(tmp_path: Path) -> None:
 def test_losses_that_count_empty_places_are_rejected(
     loss: Any, mask: bool, accepted: bool, tmp_path: Path, dev: str
 ) -> None:
-    data = module(triplets_file, put(tmp_path, "a.jsonl", LISTS), dev)
+    data = module(triplets, put(tmp_path, "a.jsonl", LISTS), dev)
     data.mask_repeats = {"": mask}
     if accepted:
         check_examples(loss, data)
@@ -270,7 +269,7 @@ def test_losses_that_count_empty_places_are_rejected(
         with pytest.raises(ConfigError, match=r"would count 1 empty place of rows") as caught:
             check_examples(loss, data)
         assert "data.negatives=0" in str(caught.value.hint)
-    data = module(triplets_file, put(tmp_path, "b.jsonl", LISTS[2:]), dev)
+    data = module(triplets, put(tmp_path, "b.jsonl", LISTS[2:]), dev)
     data.mask_repeats = {"": mask}
     check_examples(loss, data)
 
@@ -297,7 +296,7 @@ def labelled(folder: Path, rows: Sequence[tuple[str, str]] = CLASSES) -> str:
 
 def test_texts_with_classes(tmp_path: Path, dev: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    data = module(labels_file, labelled(tmp_path), dev, batch_size=4)
+    data = module(labeled_texts, labelled(tmp_path), dev, batch_size=4)
     assert (len(data.data_set.views), data.data_set.label, data.data_set.unit, data.data_set.classes) == (
         2,
         "none",
@@ -330,21 +329,21 @@ def test_rows_and_classes_keep_the_general_tasks(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("text,label\na,x\nb,x\n")
     for keep in (False, True):
-        assert labels_file(str(tmp_path), str(path), keep_general=keep).keep_general == keep
-        rows = triplets_file(str(tmp_path), str(path), ("text", "label"), keep_general=keep)
+        assert labeled_texts(str(tmp_path), str(path), keep_general=keep).keep_general == keep
+        rows = triplets(str(tmp_path), str(path), ("text", "label"), keep_general=keep)
         assert rows.keep_general == keep
 
 
 def test_many_classes_of_one_text_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rows = [("a", "x"), ("b", "x"), *((f"t{i}", f"c{i}") for i in range(8))]
-    training(labels_file, ".", labelled(tmp_path, rows))
+    training(labeled_texts, ".", labelled(tmp_path, rows))
     assert "8 classes of one text" in caplog.text
     assert "left out: c0, c1, c2, c3, c4, and 3 more" in caplog.text
 
 
 def test_texts_of_a_class_are_no_negatives(tmp_path: Path, dev: str) -> None:
     """InfoNCE of a batch by hand; "hi" is in two classes, and no text of either is its negative."""
-    data = module(labels_file, labelled(tmp_path), dev, batch_size=8)
+    data = module(labeled_texts, labelled(tmp_path), dev, batch_size=8)
     of_text: dict[str, set[str]] = {}
     for text, name in CLASSES:
         of_text.setdefault(text, set()).add(name)
@@ -372,7 +371,7 @@ def test_texts_of_a_class_are_no_negatives(tmp_path: Path, dev: str) -> None:
 
 def test_spellings_that_the_model_cannot_tell_apart_share_their_classes(tmp_path: Path, dev: str) -> None:
     rows = [("Hi", "a"), ("morning", "a"), ("hi", "b"), ("weather", "b")]
-    data = data_module(labels_file, ".", labelled(tmp_path, rows), batch_size=4, dev_path=dev)
+    data = data_module(labeled_texts, ".", labelled(tmp_path, rows), batch_size=4, dev_path=dev)
     data.setup()
     data.connect(keep, keep, lambda texts: [[ord(c) for c in text.lower()] for text in texts])
     assert data._known_positives("").classes["Hi"] == {"a", "b"}  # type: ignore[union-attr]
@@ -380,13 +379,13 @@ def test_spellings_that_the_model_cannot_tell_apart_share_their_classes(tmp_path
 
 def test_the_texts_of_a_class_go_to_different_batches(tmp_path: Path, dev: str) -> None:
     rows = [(f"{name} {i}", name) for name in "abcdefgh" for i in range(6)]
-    data = module(labels_file, labelled(tmp_path, rows), dev, batch_size=8)
+    data = module(labeled_texts, labelled(tmp_path, rows), dev, batch_size=8)
     for batch in data.train_dataloader():
         assert len({text[0] for text in batch.texts[0]}) == 8
 
 
 def test_a_loss_without_masks_is_rejected(tmp_path: Path, dev: str) -> None:
-    data = module(labels_file, labelled(tmp_path), dev)
+    data = module(labeled_texts, labelled(tmp_path), dev)
     check_examples(InfoNCELoss(), data)
     data.mask_repeats = {"": False}
     with pytest.raises(ConfigError, match="texts of a class as negatives"):

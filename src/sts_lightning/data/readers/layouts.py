@@ -1,12 +1,11 @@
-"""Rows of a query and texts that answer it, and texts with classes, in files of this and other trainers."""
+"""What the columns of a table are, of this and other trainers, and the rows of texts and classes in it."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from sts_lightning.core.errors import DataError
 from sts_lightning.data.readers import column_names as usual
@@ -19,7 +18,6 @@ from sts_lightning.data.readers.column_names import (
     typed_columns,
 )
 from sts_lightning.data.readers.row_values import (
-    BadRows,
     is_blank,
     is_messages,
     is_number,
@@ -29,15 +27,7 @@ from sts_lightning.data.readers.row_values import (
     text_of,
     without_point,
 )
-from sts_lightning.data.readers.text_files import (
-    Wanted,
-    has_control,
-    is_table,
-    read_head,
-    read_objects,
-    read_records,
-    warn_of_controls,
-)
+from sts_lightning.data.readers.tables import Source, has_fields, read_head, read_rows
 
 Kind = Literal["scored", "rows", "classes"]
 """Two texts and a number; an anchor with positives and negatives; a text with its class."""
@@ -69,21 +59,12 @@ class Layout:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class TextRow:
-    """An anchor with one or more positives and any number of negatives, and its line in the file.
+class TextRow(NamedTuple):
+    """An anchor with one or more texts that answer it, and any number of texts that do not."""
 
-    Attributes:
-        line: Line of the file, from 1; of Parquet the number of the row, from 0.
-        anchor: The query.
-        positives: Texts that answer it.
-        negatives: Texts that do not.
-    """
-
-    line: int
     anchor: str
-    positives: list[str]
-    negatives: list[str]
+    positives: Sequence[str]
+    negatives: Sequence[str]
 
 
 FAMILIES = (
@@ -108,38 +89,29 @@ HINT = (
 )
 
 
-def recognise(path: Path, columns: Sequence[str] | None = None) -> Layout:
-    """Recognise what the columns of a file are, by their names and the first 1,000 records.
+def recognise(source: Source, columns: Sequence[str] | None = None) -> Layout:
+    """Recognise what the columns of a table are, by their names and the first 1,000 records.
 
     Args:
-        path: CSV, TSV, JSONL or Parquet file, perhaps compressed (``.gz``).
+        source: CSV, TSV, JSONL or Parquet file, perhaps compressed (``.gz``), or a split of the hub.
         columns: Names of the columns where the user gives them: text and class, two texts and a number, or
             anchor, positive and any negatives.
 
     Raises:
         DataError: The file cannot be read, a given column is missing, or what its columns are cannot be told.
     """
-    names, records = read_head(path, SAMPLE, columns or ())
-    table = is_table(path)
-    if table and any(map(is_number, names)):  # as `read_records` has it, in the order of these names
-        if [is_number(name) for name in names] == [False, False, True] and (not columns or len(columns) == 3):
-            first, second, score = columns or ("sentence1", "sentence2", "score")
-            note = f"line 1 has no column names; {first} and {second} are the texts, {score} the score"
-            return Layout("scored", (first, second, score), note=note)
-        if not columns:
-            raise DataError(
-                f"line 1 has no column names: {listed(names)}.", path, hint="Add a line with names above it."
-            )
+    names, records = read_head(source, SAMPLE)
     if not records:
-        raise DataError("the file has a header but no rows.", path)
-    if table and not columns and all(len(name.split()) > 3 for name in names):
+        raise DataError("there are no rows.", str(source))
+    fields = has_fields(source)
+    if fields and (any(map(is_number, names)) or all(len(name.split()) > 3 for name in names)):
         raise DataError(
             f"line 1 seems to be data: {listed(names)}.",
-            path,
-            hint="Add a line with the names of the columns above it; or give them with data.columns=[...].",
+            str(source),
+            hint="Add a line with the names of the columns above it.",
         )
-    sample = _Sample(path, names, records)
-    if table:
+    sample = _Sample(source, names, records)
+    if fields:
         sample.reject_written_lists()
     if columns:
         return sample.given(columns)
@@ -151,13 +123,13 @@ class _Sample:
     """The first records of a file.
 
     Attributes:
-        path: The file.
+        source: The table.
         names: Names of its columns.
         records: Values by name.
         kinds: Kind of each column: ``text``, ``list``, ``whole`` or ``number``; ``other`` for mixed ones.
     """
 
-    path: Path | str
+    source: Source
     names: list[str]
     records: list[dict[str, Any]]
     kinds: dict[str, str] = field(init=False)
@@ -196,7 +168,7 @@ class _Sample:
         listed = [f"{name!r} ({word.get(self.kinds[name], 'other values')})" for name in self.names]
         shown = ", ".join(listed)
         shown = shown if len(shown) <= 400 else f"{shown[:397]}..."
-        raise DataError(f"{message}; the columns are {shown}.", self.path, key="path", hint=hint)
+        raise DataError(f"{message}; the columns are {shown}.", str(self.source), key="path", hint=hint)
 
     def reject_written_lists(self) -> None:
         """Reject a table whose lists are written as texts, as pandas does."""
@@ -210,7 +182,7 @@ class _Sample:
                 if written:
                     raise DataError(
                         f"the values of {name!r} are lists, written as texts: {values[0][:40]}.",
-                        self.path,
+                        str(self.source),
                         hint="Save the table as JSONL or Parquet, which have lists: in pandas "
                         "`table.to_json('NAME.jsonl', orient='records', lines=True)`.",
                     )
@@ -220,7 +192,7 @@ class _Sample:
         missing = [name for name in columns if name not in self.names]
         if missing:
             message, hint = missing_columns(missing, columns, self.names, (), "data.columns")
-            raise DataError(message, self.path, key="data.columns", hint=hint)
+            raise DataError(message, str(self.source), key="data.columns", hint=hint)
         last = columns[-1]
         if len(columns) == 3 and self.is_number(last):
             return self.scored(*columns)
@@ -254,8 +226,9 @@ class _Sample:
     def rows(self, anchor: str, positive: str, *negatives: str, beside: str = "") -> Layout:
         """Return the layout of an anchor, its positives and its negatives."""
         names = (anchor, positive, *negatives)
-        lines = isinstance(self.path, Path) and is_table(self.path)
-        fewer = not lines and any(record.get(name) is None for name in negatives for record in self.records)
+        fewer = not has_fields(self.source) and any(
+            record.get(name) is None for name in negatives for record in self.records
+        )
         many = fewer or any(
             isinstance(value, list) and not is_messages(value)
             for name in names[1:]
@@ -390,108 +363,74 @@ class _Sample:
         return f"{note}; {word} not read: give one for queries with 'prompt.query=\"{shown}\"'"
 
 
-def recognise_records(source: str, records: list[dict[str, Any]]) -> Layout:
-    """Recognise what the columns of records are that no single file has, such as those of the hub.
+def read_texts(
+    source: Source, layout: Layout, setting: str, text: Callable[[str], str] = sentence
+) -> Iterator[TextRow]:
+    """Read the rows of a table whose layout is of the kind ``rows``.
 
     Args:
-        source: Where they are from, for errors.
-        records: Values by column.
-
-    Raises:
-        DataError: It cannot be told.
-    """
-    sample = _Sample(source, list(dict.fromkeys(name for record in records for name in record)), records)
-    return sample.of_family() or sample.by_roles()
-
-
-def read_rows(path: Path, layout: Layout, setting: str, bad: BadRows) -> Iterator[TextRow]:
-    """Read the rows of a file.
-
-    Args:
-        path: The file.
-        layout: Its layout, of the kind ``rows``.
+        source: The table.
+        layout: Its layout.
         setting: What the user names the columns with, for errors.
-        bad: Keeps the errors of rows, which are then left out.
+        text: What a text becomes, and by which it is checked.
 
     Raises:
-        DataError: The file cannot be read, a column is missing, or there are no rows.
+        DataError: The table cannot be read, a column is missing, rows are malformed, or there are none.
     """
-    columns = list(layout.columns)
-    if not layout.lists:
-        for line, fields in read_records(path, columns, setting=setting, bad=bad):
-            with bad:
-                anchor, positive, *negatives = (sentence(text, path, line) for text in fields)
-                yield TextRow(line, anchor, [positive], negatives)
-        return
-    controls: list[int] = []
-    empty = True
-    for line, record in read_objects(path, Wanted(columns, (), setting), optional=columns[2:]):
-        empty = False
-        with bad:
-            row = text_row(line, record, columns, path, line)
-            controls += [line for text in (row.anchor, *row.positives, *row.negatives) if has_control(text)]
-            yield row
-    if empty:
-        raise DataError("the file has no rows.", path)
-    warn_of_controls(path, controls)
+    columns = layout.columns
+
+    def parse(values: Sequence[Any]) -> TextRow:
+        if layout.lists:
+            return _row_of_lists(columns, values)
+        anchor, positive, *negatives = map(text, values)
+        return TextRow(anchor, [positive], negatives)
+
+    optional = columns[2:] if layout.lists else ()
+    rows = read_rows(source, columns, parse, optional=optional, setting=setting, lists=layout.lists)
+    return (row for _, row in rows)
 
 
-def text_row(
-    number: int, record: dict[str, Any], columns: Sequence[str], path: Path | str, line: int | None = None
-) -> TextRow:
-    """Return a row whose values are texts, messages, or lists of these.
-
-    Args:
-        number: Number of the row.
-        record: Values by column.
-        columns: Names of the columns of the anchor, the positives and the negatives.
-        path: Path of the file, or the place of the row, for errors.
-        line: Number of the line, for errors.
-
-    Raises:
-        DataError: A value is no text, has no visible character, or there are no positives.
-    """
-    anchor, positive, *negatives = columns
-    text = text_of(plain(record.get(anchor), anchor, path, line), anchor, False, path, line)
-    positives = _texts(record.get(positive), positive, path, line)
+def _row_of_lists(columns: Sequence[str], values: Sequence[Any]) -> TextRow:
+    """Return a row whose values are texts, messages, or lists of these."""
+    anchor = sentence(text_of(plain(values[0], columns[0]), columns[0]))
+    positives, *negatives = map(_texts, values[1:], columns[1:])
     if not positives:
-        raise DataError(f"{positive!r} has no texts.", path, line)
-    return TextRow(
-        number,
-        sentence(text, path, line),
-        positives,
-        [text for name in negatives for text in _texts(record.get(name), name, path, line)],
-    )
+        raise DataError(f"{columns[1]!r} has no texts.")
+    return TextRow(anchor, positives, [text for of_column in negatives for text in of_column])
 
 
-def _texts(value: Any, name: str, path: Path | str, line: int | None) -> list[str]:
+def _texts(value: Any, name: str) -> list[str]:
     if value is None:
         return []
     if is_messages(value) or not isinstance(value, list):
-        return [sentence(_text(value, name, path, line), path, line)]
+        return [sentence(_text(value, name))]
     texts = []
     for number, item in enumerate(value, start=1):
         what = f"text {number} of {name!r}"
         if item is not None and not isinstance(item, str | dict) and not is_messages(item):
-            raise DataError(f"{what} must be a string, not {str(item)[:40]}.", path, line)
-        texts.append(sentence(_text(item, name, path, line), path, line, what))
+            raise DataError(f"{what} must be a string, not {str(item)[:40]}.")
+        texts.append(sentence(_text(item, name), what))
     return texts
 
 
-def _text(value: Any, name: str, path: Path | str, line: int | None) -> str:
+def _text(value: Any, name: str) -> str:
     if isinstance(value, dict) and isinstance(value.get("text"), str):  # a passage, perhaps with a title
         title = value.get("title") or ""
         value = f"{title} {value['text']}".strip()
-    return text_of(plain(value, name, path, line), name, False, path, line)
+    return text_of(plain(value, name), name)
 
 
-def read_labelled(path: Path, layout: Layout, setting: str, bad: BadRows) -> Iterator[tuple[int, str, str]]:
-    """Read the line, the text and the class of each row of a file; see `read_rows`.
+def read_labeled(source: Source, layout: Layout, setting: str) -> list[tuple[str, str]]:
+    """Read the text and the class of each row of a table; see `read_texts`.
 
     A whole number is the same class with and without ``.0``.
     """
-    columns = list(layout.columns)
-    for line, (text, label) in read_records(path, columns, columns[1:], setting, bad=bad):
-        with bad:
-            found = sentence(label, path, line, f"the class {columns[1]!r}").strip()
-            yield line, sentence(text, path, line), without_point(found)
+    name = layout.columns[1]
+
+    def parse(values: Sequence[Any]) -> tuple[str, str]:
+        text, label = values
+        found = sentence(label, f"the class {name!r}").strip()
+        return sentence(text), without_point(found)
+
+    rows = read_rows(source, layout.columns, parse, numbers=[name], setting=setting)
+    return [row for _, row in rows]
