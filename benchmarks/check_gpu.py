@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from transformers import MistralConfig
 
-    from sts_lightning.planning.plan import Card
+    from sts_lightning.planning.cost import Card
 
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -141,10 +141,10 @@ class Bench(NamedTuple):
     def planned(self, name: str) -> str:
         """Return what `sts-lightning plan` expects of a run on this card, its time if the card is known."""
         from sts_lightning.config.compose import compose_train
-        from sts_lightning.planning.plan import find_card, plan, size
+        from sts_lightning.planning.cost import cost_of, find_card, size
 
         cfg = compose_train(self.settings(name))
-        found = plan(cfg, find_card("cpu") if self.rehearse else this_card())
+        found = cost_of(cfg, find_card("cpu") if self.rehearse else this_card())
         micro = "the whole batch" if found.micro_batch is None else f"micro batches of {found.micro_batch}"
         time = "" if found.seconds is None else f"{found.seconds / found.steps:.2f} s a step, "
         return f"plan: {time}peak {size(found.memory)}, {micro}"
@@ -217,12 +217,12 @@ def nvidia_smi(query: str) -> list[str]:
 
 def this_card() -> Card:
     """Return the card with the speed that the planner knows for its name, if it does."""
-    from sts_lightning.planning import plan
+    from sts_lightning.planning import cost
 
-    card = plan.this_card()
+    card = cost.this_card()
     parts = set(re.findall(r"[a-z]+\d+[a-z]*|\d+", re.sub(r"rtx (?=\d)", "rtx", card.name.lower())))
-    known = [name for name in plan.CARDS if set(name.split("-")) <= parts]
-    return replace(plan.CARDS[known[0]], memory=card.memory) if known else card
+    known = [name for name in cost.CARDS if set(name.split("-")) <= parts]
+    return replace(cost.CARDS[known[0]], memory=card.memory) if known else card
 
 
 def versions(bench: Bench) -> str:

@@ -168,7 +168,7 @@ def main() -> None:
             of_model, encoder = load("sentence-transformers/all-MiniLM-L6-v2")  # of the extra `offline`
             encoding = encode(encoder)
         modules = demo_modules(Path(folder) / "demo")
-    print(f"command: {len(whole.above())} files above the components (*), {len(whole.first)} in all")
+    print(f"command: {len(whole.first)} files, {len(whole.above())} of them above the components (*)")
     whole.print()
     for name, road in {"batch": step, "load": of_model, "load_run": of_run, "encode": encoding}.items():
         print(f"{name}: {len(road.first)} files")

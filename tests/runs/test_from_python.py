@@ -193,9 +193,9 @@ def test_a_run_from_an_experiment(short: Callable[..., RunFolder]) -> None:
 
 
 def test_a_choice_within_another(short: Callable[..., RunFolder]) -> None:
-    inner = {"loss@loss.inner": "pearson", "loss.inner.official": True, "loss.dimensions": [32, 16]}
+    inner = {"loss@loss.inner": "cosent", "loss.inner.scale": 10.0, "loss.dimensions": [32, 16]}
     loss = short(loss="matryoshka", settings=inner).settings()["loss"]
-    assert loss["inner"] == {"_target_": "sts_lightning.losses.pearson.PearsonLoss", "official": True}
+    assert loss["inner"] == {"_target_": "sts_lightning.losses.cosent.CoSENTLoss", "scale": 10.0}
 
 
 @pytest.mark.parametrize(

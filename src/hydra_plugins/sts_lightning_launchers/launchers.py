@@ -76,7 +76,7 @@ class JobLauncher(Launcher):
         if self.config.get("plan"):
             if adaptive:
                 raise ConfigError("plan lists the jobs of a grid; a search proposes its jobs as it goes.")
-            from sts_lightning.sweep.job_list import print_plan
+            from sts_lightning.sweep.plan import print_plan
 
             card = None if self.config.plan is True else str(self.config.plan)
             print_plan(grid.composed_jobs(), card)

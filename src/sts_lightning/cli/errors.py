@@ -56,7 +56,7 @@ def reporting(traces: bool) -> Iterator[None]:
             sys.exit(1)
         raise  # of another pipe
     except OSError as error:
-        if not is_of_a_file(error):
+        if error.filename is None and error.errno not in STORAGE:  # of a connection or a process
             raise
         where = f"{error.filename2 or error.filename}: " if error.filename else ""
         _exit(StorageError(f"{where}{error.strerror}."), traces)
@@ -66,11 +66,6 @@ def reporting(traces: bool) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         _exit(shortage(error), traces)
-
-
-def is_of_a_file(error: OSError) -> bool:
-    """Return whether an error is about a file or a full disk, not about a connection or a process."""
-    return error.filename is not None or error.errno in STORAGE
 
 
 def _exit(error: UserError, traces: bool) -> NoReturn:

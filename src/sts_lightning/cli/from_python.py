@@ -15,8 +15,8 @@ from sts_lightning.cli.hydra_app import showing_progress
 from sts_lightning.config.by_file import choose_by_file
 from sts_lightning.config.check import written
 from sts_lightning.config.compose import check_choices, composing, explaining, job_config, without_hydra
+from sts_lightning.config.earlier_runs import INHERITED, earlier_runs
 from sts_lightning.config.schema import COMMAND
-from sts_lightning.config.start import SHARED, earlier_runs
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.hardware import set_cpu_defaults, set_gpu_defaults
 from sts_lightning.runs.folder import RunFolder
@@ -73,7 +73,7 @@ def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {},
             with job_config(composed):
                 run = RunFolder(Path(composed.hydra.run.dir).absolute())
             folders.callback(run.remove_if_empty)
-            cfg, shared = without_hydra(composed), {key: own[key] for key in own if key in SHARED}
+            cfg, shared = without_hydra(composed), {key: own[key] for key in own if key in INHERITED}
             parent = Path(run.name).parent
             earlier = earlier_runs(cfg, overrides, parent, lambda texts: _composed(texts, shared))
         if cfg.trainer.devices != 1 or cfg.trainer.num_nodes != 1:

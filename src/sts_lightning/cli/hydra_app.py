@@ -9,19 +9,18 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.cli.errors import asks_for_traces, is_of_a_file, reporting
+from sts_lightning.cli.errors import asks_for_traces, reporting
 from sts_lightning.config.check import TWO_RUNS, check_values, path_override, with_home
 from sts_lightning.config.compose import FAULTS, check_choices, explain
-from sts_lightning.config.folders import PACKAGED, Entry, command_line, set_user_folder, user_folder
+from sts_lightning.config.folders import PACKAGED, Entry, set_user_folder, user_folder
 from sts_lightning.config.schema import register_schemas
-from sts_lightning.core.errors import ConfigError, StorageError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.hardware import set_cpu_defaults, set_gpu_defaults
 from sts_lightning.core.processes import is_first_process
 from sts_lightning.core.signals import listening, stop_with_parent, unmasked
@@ -47,7 +46,7 @@ def run(entry: Entry) -> None:
             folder = user_folder()
             if folder is not None and is_first_process():  # one that is here by chance would go unnoticed
                 log.info("configuration: %s, then that of the package", folder)
-            return _work(entry, cfg, here.runtime.output_dir)
+            return _work(entry, cfg)
         except Exception as error:
             if here.mode is RunMode.MULTIRUN:  # Hydra says which of its jobs failed
                 raise
@@ -68,20 +67,15 @@ def run(entry: Entry) -> None:
             raise failed[0]
 
 
-def _work(entry: Entry, cfg: DictConfig, folder: str) -> float:
-    try:
-        if entry == "train":
-            from sts_lightning.workflows.command import train
+def _work(entry: Entry, cfg: DictConfig) -> float:
+    if entry == "train":
+        from sts_lightning.workflows.command import train
 
-            return train(cfg)
-        check_values(cfg)
-        from sts_lightning.workflows.evaluate import evaluate  # loads torch
+        return train(cfg)
+    check_values(cfg)
+    from sts_lightning.workflows.evaluate import evaluate  # loads torch
 
-        return evaluate(cfg)
-    except OSError as error:
-        if not is_of_a_file(error):
-            raise
-        raise storage_error(error, cfg.get("resume") or folder) from error
+    return evaluate(cfg)
 
 
 register_schemas()
@@ -89,7 +83,7 @@ OmegaConf.register_new_resolver("timed_folder", timed_folder, use_cache=True)
 OmegaConf.register_new_resolver("run_folder", folder_of_command, use_cache=True)
 
 
-GONE = {
+GONE_OPTIONS = {
     "trust": "A run that is resumed may run code that its folder names with trust=true; a model that brings "
     "code along, with model.trust_remote_code=true.",
     "stage": TWO_RUNS,
@@ -115,7 +109,7 @@ def as_settings(entry: Entry, arguments: Sequence[str]) -> list[str]:
     while left:
         argument = left.pop(0)
         name, equals, value = argument.partition("=")
-        if name.startswith("--") and (hints := [hint for word, hint in GONE.items() if word in name]):
+        if name.startswith("--") and (hints := [hint for word, hint in GONE_OPTIONS.items() if word in name]):
             raise ConfigError(f"{name} is no option any more.", key=name, hint=hints[0])
         if argument == "--debug":
             settings.append("traceback=true")
@@ -169,7 +163,6 @@ USAGE = 2
 
 @contextlib.contextmanager
 def _explaining(entry: Entry) -> Iterator[None]:
-    """Turn errors of Hydra into ones that say what to type instead."""
     try:
         with unmasked():  # a stop does not become an error of the configuration
             yield
@@ -180,20 +173,3 @@ def _explaining(entry: Entry) -> Iterator[None]:
     except FAULTS as error:
         given = [text for text in sys.argv[1:] if "=" in text and not text.startswith("-")]
         raise explain(error, entry, given) from error
-
-
-def storage_error(error: OSError, folder: str) -> StorageError:
-    """Return the error for a failed write. Files written earlier are intact: every write is atomic.
-
-    Args:
-        error: Error raised by the operating system.
-        folder: Run folder.
-    """
-    where = f": {error.filename}" if error.filename else ""
-    message = f"{error.strerror}{where}. Files written earlier are intact."
-    state = RunFolder(Path(folder)).state
-    if state == "interrupted":
-        message += f" Fix it, then resume with: {command_line('train', path_override('resume', folder))}"
-    elif state != "finished":
-        message += " Fix it, then start again with the same command."
-    return StorageError(message)

@@ -9,10 +9,10 @@ import click
 from sts_lightning.config.by_file import choose_by_file
 from sts_lightning.config.check import unknown_key, with_home
 from sts_lightning.config.compose import check_choices
+from sts_lightning.config.earlier_runs import compose_runs
 from sts_lightning.config.schema import COMMAND
-from sts_lightning.config.start import compose_runs
 from sts_lightning.core.errors import UserError
-from sts_lightning.planning.plan import print_plans
+from sts_lightning.planning.cost import print_costs
 
 
 @click.command("plan")
@@ -29,6 +29,6 @@ def plan_command(overrides: Sequence[str], card: str | None) -> None:
             raise unknown_key(key, "It is one of `train` itself; a plan has --card.")
     check_choices(overrides)
     overrides = [*overrides, *choose_by_file(overrides)]
-    for found in print_plans(((cfg.name, cfg) for cfg in compose_runs(overrides)), card):
+    for found in print_costs(((cfg.name, cfg) for cfg in compose_runs(overrides)), card):
         if isinstance(found, UserError):
             raise found

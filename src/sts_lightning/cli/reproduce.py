@@ -32,7 +32,6 @@ def _of_a_table(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _launched(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add how the runs are started."""
     setting = "A setting of the launcher, such as partition=gpu; may be given several times."
     for option in (
         click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help=setting),

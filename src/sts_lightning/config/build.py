@@ -18,9 +18,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from sts_lightning.core.errors import ConfigError, UserError
 
-NO_FACTS: Mapping[str, Any] = MappingProxyType({})
-
-SHARED = {"root": "data_root", "path": "path", "dev": "dev", "senteval_text": "senteval_text"}
+TOP_LEVEL = {"root": "data_root", "path": "path", "dev": "dev", "senteval_text": "senteval_text"}
 """Arguments of data sets that are settings of the top level, and the names of these."""
 
 
@@ -28,9 +26,9 @@ LOADING: dict[str, Any] = {"batch_size": int, "seed": int, "num_workers": int}
 """Settings of the group ``data`` for any data set: arguments of the DataModule, with their types."""
 
 
-def shared_settings(cfg: DictConfig) -> dict[str, Any]:
+def top_level_settings(cfg: DictConfig) -> dict[str, Any]:
     """Return the settings of the top level that a data set may take, by the names of its arguments."""
-    return {argument: to_container(cfg[key]) for argument, key in SHARED.items()}
+    return {argument: to_container(cfg[key]) for argument, key in TOP_LEVEL.items()}
 
 
 def to_container(value: Any) -> Any:
@@ -87,7 +85,11 @@ def arguments_of(target: object) -> dict[str, Any] | None:
 
 
 def build(
-    path: str, node: DictConfig, cls: type, facts: Mapping[str, Any] = NO_FACTS, **arguments: Any
+    path: str,
+    node: DictConfig,
+    cls: type,
+    derived: Mapping[str, Any] = MappingProxyType({}),
+    **arguments: Any,
 ) -> Any:
     """Instantiate a node, nested nodes first; an error of a constructor names the setting by its full path.
 
@@ -95,7 +97,7 @@ def build(
         path: Key of the node in the configuration, for messages.
         node: Configuration with a ``_target_``.
         cls: Class that the node must make; ``object`` for any.
-        facts: Values that no setting decides, such as the size of the embeddings. The constructors of the
+        derived: Values that no setting decides, such as the size of the embeddings. The constructors of the
             node and of nested nodes receive those that they name as arguments.
         **arguments: Further arguments, which take precedence over those of the node.
 
@@ -106,10 +108,10 @@ def build(
     with name_setting(path, node):
         try:
             target = get_method(node["_target_"])
-            taken = facts.keys() & argument_types(target).keys() if facts else ()
+            taken = derived.keys() & argument_types(target).keys() if derived else ()
             of_node = {key: value for key, value in items(node) if key not in ("_target_", *arguments)}
-            given = {key: _build_nested(f"{path}.{key}", value, facts) for key, value in of_node.items()}
-            built = target(**given, **{name: facts[name] for name in taken}, **arguments)
+            given = {key: _build_nested(f"{path}.{key}", value, derived) for key, value in of_node.items()}
+            built = target(**given, **{name: derived[name] for name in taken}, **arguments)
         except (UserError, ValueError, ImportError):
             raise
         except Exception as error:  # a constructor may raise anything, such as MemoryError for a size
@@ -123,15 +125,15 @@ def build(
     return built
 
 
-def _build_nested(path: str, value: Any, facts: Mapping[str, Any]) -> Any:
+def _build_nested(path: str, value: Any, derived: Mapping[str, Any]) -> Any:
     """Build every node with a ``_target_`` in a value; the rest of it becomes plain."""
     if not contains_target(value):
         return to_container(value)
     if isinstance(value, ListConfig):
-        return [_build_nested(f"{path}.{i}", item, facts) for i, item in enumerate(value)]
+        return [_build_nested(f"{path}.{i}", item, derived) for i, item in enumerate(value)]
     if "_target_" in value:
-        return build(path, value, object, facts)
-    return {key: _build_nested(f"{path}.{key}", item, facts) for key, item in items(value)}
+        return build(path, value, object, derived)
+    return {key: _build_nested(f"{path}.{key}", item, derived) for key, item in items(value)}
 
 
 def items(node: DictConfig) -> Iterator[tuple[str, Any]]:
@@ -160,8 +162,8 @@ def name_setting(path: str, settings: Container[str]) -> Iterator[None]:
     except (ValueError, ImportError) as error:
         first = re.match(r"\w+", str(error))
         argument = "" if first is None else first[0]
-        if path.startswith("data") and argument in SHARED and argument not in settings:
-            raise ConfigError(str(error), key=SHARED[argument]) from error
+        if path.startswith("data") and argument in TOP_LEVEL and argument not in settings:
+            raise ConfigError(str(error), key=TOP_LEVEL[argument]) from error
         if argument in settings:
             raise ConfigError(f"{path}.{error}", key=f"{path}.{argument}") from error
         raise ConfigError(f"{path}: {error}", key=path) from error

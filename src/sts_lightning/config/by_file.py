@@ -139,5 +139,4 @@ def _files(names: Sequence[str]) -> list[str]:
 
 
 def _note(layout: Layout) -> str:
-    """Return what the columns of scored pairs are taken for."""
     return layout.note or "{} and {} are the texts, {} the score".format(*layout.columns)

@@ -7,9 +7,6 @@ import difflib
 import json
 import os
 import re
-import shlex
-import types
-import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +17,14 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import ValidationError
 
-from sts_lightning.config.build import LOADING, SHARED, argument_types, contains_target, items, to_container
+from sts_lightning.config.build import (
+    LOADING,
+    TOP_LEVEL,
+    argument_types,
+    contains_target,
+    items,
+    to_container,
+)
 from sts_lightning.config.schema import Settings
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import as_type, check_finite
@@ -33,6 +37,7 @@ _VALUE = re.compile(r"[+-]?([0-9_.]+(e[+-]?[0-9]+)?|nan|inf)|null|true|false", r
 GONE = {
     "loss=kendall": "loss=spearman and loss=concordance are nearest, and score no worse.",
     "loss=listmle": "loss=listnet is nearest and scores higher; loss=rankcse has its own ListMLE.",
+    "loss.official": "What the paper's code does is loss=paper_code_NAME, as in loss=paper_code_pearson.",
     "dev=suite": "dev=stsb_clean has no test pairs either, and chose the better runs.",
 }
 """What to type in place of a choice or a setting of an earlier version."""
@@ -163,7 +168,7 @@ def check_config(cfg: DictConfig) -> DictConfig:
     resolved = check_values(cfg)
     mistakes = [each for key, node in items(resolved) for each in _in_target(key, node)]
     if "data" in resolved and not any(str(each.key).endswith("_target_") for each in mistakes):
-        mistakes = [*_in_shared(resolved), *mistakes]
+        mistakes = [*_in_top_level(resolved), *mistakes]
     reject(mistakes)
     return resolved
 
@@ -214,20 +219,13 @@ def _in_nested(group: str, node: DictConfig, path: str) -> Iterator[ConfigError]
         if new and isinstance(value, DictConfig):  # `parts` of a loss may be a number
             nested = {f"{path}.{name}.{part}": each for part, each in items(value)}
         for place, each in nested.items():
-            settings = to_container(each) if isinstance(each, DictConfig) else {group: each}
-            if "_target_" in settings and group not in settings:
+            if isinstance(each, DictConfig) and "_target_" in each and group not in each:
                 yield from _in_nested(group, each, place)
             elif each is not None:
-                chosen = settings.pop(group, "NAME")
-                words = [f"{new}{group}@{place}={chosen}"]
-                for key, one in settings.items():  # what all data share is new in a part
-                    words.append(shlex.quote(f"{'+' if key in SHARED else ''}{place}.{key}={written(one)}"))
-                entry = f"{'' if new else 'override '}/{group}@{place}: {chosen}"
-                yield ConfigError(
-                    f"{place}: a choice within another is typed as {' '.join(words)}",
-                    key=place,
-                    hint=f"(In the defaults list of a file: - {entry})",
-                )
+                chosen = each.get(group, "NAME") if isinstance(each, DictConfig) else each
+                text = f"{place}: a choice within another is typed as {new}{group}@{place}={chosen}"
+                hint = f"and its settings as {place}.KEY=VALUE."
+                yield ConfigError(text, key=place, hint=hint)
 
 
 def data_arguments(cfg: DictConfig) -> dict[str, Any]:
@@ -247,10 +245,10 @@ def _missing(key: str) -> ConfigError:
     return ConfigError(f"{key} is required.", key=key, hint=f"Set it on the command line: {key}=...")
 
 
-def _in_shared(cfg: DictConfig) -> Iterator[ConfigError]:
+def _in_top_level(cfg: DictConfig) -> Iterator[ConfigError]:
     """Yield what is wrong with the settings of the top level that the data set takes."""
     hints = data_arguments(cfg)
-    for argument, key in SHARED.items():
+    for argument, key in TOP_LEVEL.items():
         if argument in hints and argument in cfg.data:
             yield unknown_key(f"data.{argument}", f"It is one key for all data: {key}=...")
         elif argument in hints:
@@ -258,39 +256,40 @@ def _in_shared(cfg: DictConfig) -> Iterator[ConfigError]:
 
 
 def _in_values(schema: type[Settings], values: Mapping[str, Any]) -> Iterator[ConfigError]:
-    """Yield what is wrong with values by their schema; of a union, once for each of its types."""
     try:
         schema.model_validate_json(json.dumps(values, default=str))  # from JSON for tuples, as in `as_type`
     except ValidationError as error:
+        found: dict[tuple[str, ...], tuple[Any, list[str]]] = {}
         for each in error.errors(include_url=False):
             value: Any = values
-            path = []
+            path: tuple[str, ...] = ()
             for name in each["loc"]:  # it goes on with places in lists and types of unions
                 if not isinstance(value, Mapping) or not (name in value or each["type"] == "missing"):
                     break
-                path.append(str(name))
-                value = value.get(name)
-            yield _mistake(schema, path, value, each["type"], each["msg"])
+                path, value = (*path, str(name)), value.get(name)
+            if each["type"] == "extra_forbidden":
+                yield _unknown(schema, path)
+            else:  # of a union, an error for each of its types
+                found.setdefault(path, (value, []))[1].append(each["msg"])
+        for path, (value, words) in found.items():
+            yield _unfit(".".join(path), value, " or ".join(dict.fromkeys(words)))
 
 
-def _mistake(schema: type[Settings], path: Sequence[str], value: Any, kind: str, words: str) -> ConfigError:
-    """Return an error of pydantic's in the words of the command line."""
+def _unknown(schema: type[Settings], path: Sequence[str]) -> ConfigError:
     key, (*groups, name) = ".".join(path), path
-    if kind == "component":
-        example = f"{path[0]}=<a file of conf/{path[0]}>"
-        return ConfigError(f"{key} must {words}.", key=key, hint=f"Choose it by name, as in {example}.")
     for group in groups:
         schema = cast("type[Settings]", schema.model_fields[group].annotation)
-    if kind == "extra_forbidden":
-        hint = suggest(key, [".".join([*groups, each]) for each in schema.model_fields])
-        if groups == ["trainer"]:
-            hint += f" Further arguments of Lightning's Trainer are set by +trainer.extra.{name}=..."
-        return unknown_key(key, hint)
-    if isinstance(value, str) and not value.strip():
-        return ConfigError(f"{key} is blank.", key=key, hint="Give a value, or leave it out.")
-    if kind.startswith(("must", "greater", "less", "multiple")):
-        return ConfigError(f"{key} must {words.removeprefix('Input should ')}, got {value}.", key=key)
-    return _unfit(key, value, schema.model_fields[name].annotation)
+    hint = suggest(key, [".".join([*groups, each]) for each in schema.model_fields])
+    if groups == ["trainer"]:
+        hint += f" Further arguments of Lightning's Trainer are set by +trainer.extra.{name}=..."
+    return unknown_key(key, hint)
+
+
+def _unfit(key: str, value: Any, words: str) -> ConfigError:
+    if value is None:
+        return _missing(key)
+    setting = f"{key}={format_value(value)}"
+    return ConfigError(f"{setting}: {words}.", key=key, hint=GONE.get(setting))
 
 
 def check_target(path: str, node: DictConfig) -> None:
@@ -337,37 +336,7 @@ def _in_value(key: str, value: Any, hint: Any) -> Iterator[ConfigError]:
     try:
         check_finite(value := to_container(value))
         as_type(value, hint)
-    except ValueError:
-        yield _unfit(key, value, hint)
+    except ValueError as error:
+        yield _unfit(key, value, str(error).removeprefix("the content: ").partition(", got ")[0])
     except (RuntimeError, TypeError):  # pydantic has no schema for the type, or JSON no form of the value
         return
-
-
-def _choices(hint: Any) -> list[Any]:
-    """Return the values of a type that has few: null, true and false, of a `Literal` its own."""
-    if typing.get_origin(hint) is typing.Literal:
-        return list(typing.get_args(hint))
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        parts = [_choices(each) for each in typing.get_args(hint)]
-        listed = [choice for part in parts for choice in part] if all(parts) else []
-        return sorted(listed, key=lambda choice: choice is not None)
-    return [True, False] if hint is bool else [None] if hint is types.NoneType else []
-
-
-def _unfit(key: str, value: Any, hint: Any) -> ConfigError:
-    """Return the error for a value that a type does not have."""
-    choices = _choices(hint)
-    if value is None and not choices:
-        return _missing(key)
-    if not choices:
-        name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
-        return ConfigError(f"{key}={value!r} is not of type {name}.", key=key)
-    known = [format_value(choice) for choice in choices]
-    longer = [choice for choice in known if str(value) and choice.startswith(str(value))]
-    close = [*longer, *difflib.get_close_matches(str(value), known, n=1)]
-    setting = f"{key}={format_value(value)}"
-    return ConfigError(
-        f"{setting} is not among {', '.join(known)}.",
-        key=key,
-        hint=GONE.get(setting) or (f"Did you mean {close[0]}?" if close else None),
-    )

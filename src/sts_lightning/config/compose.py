@@ -7,7 +7,6 @@ what is wrong.
 from __future__ import annotations
 
 import copy
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,7 +23,6 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, OverrideType
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import ValidationError
 from yaml import YAMLError
 
 from sts_lightning.config.check import (
@@ -118,11 +116,6 @@ def explain(error: Exception, entry: Entry, overrides: Sequence[str]) -> ConfigE
         overrides: Overrides as on its command line.
     """
     text, cause = str(error), error.__cause__
-    if isinstance(cause, ValidationError):  # of a launcher
-        wrong = cause.errors()[0]
-        key = f"hydra.launcher.{wrong['loc'][0]}"
-        words = wrong["msg"].removeprefix("Input should ")
-        return ConfigError(f"{key} must {words}, got {wrong['input']}.", key=key)
     if isinstance(error, OverrideParseException):
         return _unreadable(str(error.override), entry)
     first, key = "" if cause is None else str(cause).splitlines()[0], str(getattr(cause, "full_key", ""))
@@ -131,10 +124,6 @@ def explain(error: Exception, entry: Entry, overrides: Sequence[str]) -> ConfigE
     if text.startswith(merging := "Error merging override "):
         override = text.removeprefix(merging).lstrip("+")
         return ConfigError(f"{override}: {first}.", key=override.partition("=")[0])
-    if twice := re.search(r"Multiple values for ([\w/@.]+)\.|([\w/@.]+) appears more than once", text):
-        key = twice[1] or twice[2]
-        hint = f"Without + a choice replaces the one that is there: {key}=NAME."
-        return ConfigError(f"{key} is chosen twice.", key=key, hint=hint)
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return ConfigError(f"{error.full_key}: {text.splitlines()[0]}", key=str(error.full_key))
     return ConfigError(" ".join(f"{text} {'' if first in text else first}".split()))

@@ -6,7 +6,6 @@ import functools
 import logging
 import os
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
@@ -107,32 +106,11 @@ def script_of(entry: Entry) -> Path:
 
 
 def command_line(entry: Entry, *arguments: str) -> str:
-    """Return a command with its arguments, which it quotes, as the user can type it; see `_program`."""
-    return " ".join([_program(entry), *map(shlex.quote, arguments)])
+    """Return a command with its arguments, which it quotes, as the user can type it here.
 
-
-def typed_here(text: str) -> str:
-    """Return a command of the documentation as the user can type it.
-
-    Args:
-        text: ``python train.py ...``, ``python eval.py ...``, or any other command, which stays.
+    ``python train.py`` works in the checkout that the package is from, ``sts-lightning train`` everywhere.
     """
-    for entry in ENTRIES:
-        text = text.replace(f"python {entry}.py", _program(entry))
-    return text
-
-
-def _program(entry: Entry) -> str:
-    """Return ``python train.py`` where that works, else ``sts-lightning train``.
-
-    It works with the folder that was typed if this process is such a script, and without a folder in the
-    checkout that the package is from.
-    """
-    program, here = Path(sys.argv[0]), Path(f"{entry}.py")
-    packaged = PACKAGED.with_name(here.name)
-    if program.name in {f"{name}.py" for name in ENTRIES}:
-        if program.resolve().parent != SCRIPTS:
-            return f"python {shlex.quote(str(program.with_name(here.name)))}"
-    elif here.resolve() == packaged and packaged.is_file():
-        return f"python {here}"
-    return f"sts-lightning {entry}"
+    script = Path(f"{entry}.py")
+    here = script.is_file() and script.resolve() == PACKAGED.with_name(script.name)
+    program = f"python {script}" if here else f"sts-lightning {entry}"
+    return " ".join([program, *map(shlex.quote, arguments)])

@@ -52,7 +52,7 @@ def declared(schema: type[Settings], prefix: str = "") -> dict[str, Affects]:
 OF_TRAINING = declared(TrainConfig)
 """What each setting of ``train.py`` that is no argument of a component affects, by dotted key."""
 
-KINDS: dict[str, Affects] = {**declared(EvalConfig), **OF_TRAINING, **COMPONENTS}
+AFFECTED: dict[str, Affects] = {**declared(EvalConfig), **OF_TRAINING, **COMPONENTS}
 """Those of arguments and evaluations too; others affect the result."""
 
 
@@ -85,11 +85,10 @@ def select(settings: Mapping[str, Any], kinds: Collection[Affects]) -> dict[str,
 
 @functools.cache
 def _kind(key: str) -> Affects:
-    """Return what a setting affects by itself."""
     key = re.sub(r"^data\.parts\.[^.]+\.", "data.", key)
-    while key not in KINDS and "." in key:
+    while key not in AFFECTED and "." in key:
         key = key.rpartition(".")[0]
-    return KINDS.get(key, "result")
+    return AFFECTED.get(key, "result")
 
 
 def configuration_hash(cfg: DictConfig, named: bool = True) -> str:

@@ -13,7 +13,7 @@ from functools import partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
 
-from annotated_types import Ge, Gt, Le, Lt, MaxLen, MultipleOf
+from annotated_types import Ge, Gt, Le, Len, Lt, MaxLen, MultipleOf
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
@@ -78,44 +78,39 @@ def affects(setting: FieldInfo) -> Affects:
 
 @dataclass(frozen=True)
 class Must:
-    """What a value must be, in the words of the error in place of pydantic's."""
+    """What a value must be, in place of pydantic's words."""
 
     words: str
-    kind: str = "must"
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.custom_error_schema(handler(source), self.kind, custom_error_message=self.words)
+        return core_schema.custom_error_schema(handler(source), "must", custom_error_message=self.words)
 
 
-Seed = Annotated[int, Ge(0), Lt(2**32), Must(f"lie between 0 and {2**32 - 1}")]  # NumPy's range
+Seed = Annotated[int, Ge(0), Lt(2**32)]  # NumPy's range
 
-Positive = Annotated[float, Gt(0), Must("be positive")]
-
-NotNegative = Annotated[float, Ge(0), Must("not be negative")]
+Positive = Annotated[float, Gt(0)]
 
 Fraction = Annotated[float, Ge(0), Lt(1)]
 
-Share = Annotated[float, Ge(0), Le(1), Must("be a share from 0 to 1")]
+Count = Annotated[int, Ge(1)]
 
-Count = Annotated[int, Ge(1), Must("be at least 1")]
+Limit = Count | None
 
-Limit = Annotated[Annotated[int, Ge(1)] | None, Must("be at least 1, or null: no limit")]
-
-Length = Annotated[Annotated[int, Ge(1)] | Literal[-1] | None, Must("be at least 1, or null: no limit")]
-
-Stored = Annotated[StoredAs, Must(f"be among {', '.join(get_args(StoredAs))}")]
+Length = Count | Literal[-1] | None
 
 # 1.0 may be meant as all of a run or an epoch; as a number of steps it would be one.
-Steps = Annotated[int, Ge(1)] | Annotated[float, Gt(1), MultipleOf(1)]
+Steps = Count | Annotated[float, Gt(1), MultipleOf(1)]
 
 Warmup = Annotated[
-    Fraction | Steps, Must("be a fraction of the run in [0, 1), or a whole number of steps (1: one step)")
+    Fraction | Steps,
+    Must("it must be a fraction of the run in [0, 1), or a whole number of steps (1: one step)"),
 ]
 
 Every = Annotated[
     Annotated[float, Gt(0), Lt(1)] | Steps | None,
     Must(
-        "be a fraction of an epoch below 1 or a whole number of steps (1: each step), or null: once per epoch"
+        "it must be a fraction of an epoch below 1 or a whole number of steps (1: each step), or null: once "
+        "per epoch"
     ),
 ]
 
@@ -171,7 +166,7 @@ class Named(BaseModel):
     target: str = Field(alias="_target_")
 
 
-BUILT = Must("have a _target_, the class or function that builds it", kind="component")
+BUILT = Must("it has no _target_; choose it by name, among the files of its group")
 
 Component = Annotated[Named, BUILT]
 
@@ -202,14 +197,14 @@ class OptimConfig(Settings):
     freeze: Frozen
     lr: Positive
     head_lr: Positive | None = None
-    weight_decay: NotNegative
-    layer_decay: Annotated[float, Gt(0), Le(1), Must("lie in (0, 1]")]
+    weight_decay: Annotated[float, Ge(0)]
+    layer_decay: Annotated[float, Gt(0), Le(1)]
     decay_embeddings: bool = True
-    betas: Annotated[tuple[Fraction, Fraction], Must("be two numbers in [0, 1)")]
+    betas: Annotated[list[Fraction], Len(2, 2)]
     eps: Positive
     schedule: Schedule
     warmup: Warmup
-    stretch: Annotated[float, Ge(1), Must("be at least 1")] = 1.0
+    stretch: Annotated[float, Ge(1)] = 1.0
 
 
 class TrainerConfig(Settings):
@@ -222,8 +217,8 @@ class TrainerConfig(Settings):
 
     accelerator: Accelerator
     cpu_fallback: Annotated[bool, COST]
-    devices: Annotated[Annotated[int, Ge(1)] | Literal[-1], Must("be positive, or -1 for all"), ORDER]
-    num_nodes: Annotated[int, Gt(0), Must("be positive"), ORDER]
+    devices: Annotated[Count | Literal[-1], ORDER]
+    num_nodes: Annotated[Count, ORDER]
     init: Init
     max_epochs: Length = None
     max_steps: Length = None
@@ -233,17 +228,13 @@ class TrainerConfig(Settings):
     keep_every: Annotated[Limit, NOTHING] = None
     keep_state: Annotated[bool, NOTHING] = False
     select_untuned: bool = False
-    wise_ft: list[Share] = []
+    wise_ft: list[Annotated[float, Ge(0), Le(1)]] = []
     # PyTorch multiplies a gradient that is too long by limit / norm: a negative limit would reverse it.
-    gradient_clip_val: Annotated[
-        Annotated[float, Gt(0)] | None, Must("be positive, or null: no clipping")
-    ] = None
+    gradient_clip_val: Positive | None = None
     log_every_n_steps: Annotated[Count, NOTHING]
     deterministic: Deterministic
-    chunk_tokens: Annotated[Annotated[int, Ge(1)] | Literal["auto"], Must("be at least 1, or auto"), ORDER]
-    micro_batch_size: Annotated[
-        Annotated[int, Ge(1)] | Literal["auto"] | None, Must("be a number of examples, auto or null"), ORDER
-    ] = None
+    chunk_tokens: Annotated[Count | Literal["auto"], ORDER]
+    micro_batch_size: Annotated[Count | Literal["auto"] | None, ORDER] = None
     gradient_checkpointing: Annotated[bool, COST]
     official_gather: bool = False
     extra: dict[str, Any] = {}
@@ -325,7 +316,7 @@ class EvalConfig(Settings):
     normalize: bool
     rank: bool = False
     dims: list[Count] = []
-    vectors: list[Stored] = ["float32"]
+    vectors: list[StoredAs] = ["float32"]
     aggregate: Aggregate
     precision: EvalPrecision | None = None
     text_edit: TextEdit | None = None

@@ -49,6 +49,9 @@ MOVED = {
 }
 """Names (below ``sts_lightning``) of classes in runs of earlier versions, and what they are now."""
 
+PAPER_CODE = "papers.losses.paper_code"
+"""Module of what losses with ``official`` of earlier versions are now."""
+
 
 def read_settings(path: Path) -> dict[Any, Any]:
     """Return the configuration in a file, with the present names of its classes, not resolved.
@@ -68,8 +71,11 @@ def read_settings(path: Path) -> dict[Any, Any]:
         del loggers["csv"]  # of 0.3; every run writes its history
     for _, node in nodes(values):
         package, _, name = str(node.get("_target_")).partition(".")
-        if package == "sts_lightning" and name in MOVED:
-            node["_target_"] = f"{package}.{MOVED[name]}"
+        if package == "sts_lightning":
+            name = MOVED.get(name, name)
+            if node.pop("official", False) is True:
+                name = f"{PAPER_CODE}.PaperCode{name.rpartition('.')[2]}"
+            node["_target_"] = f"{package}.{name}"
     return values
 
 

@@ -91,7 +91,6 @@ def _table(title: str, columns: Sequence[str], rows: Mapping[str, Mapping[str, f
 
 
 def _width(table: Table, console: Console) -> int:
-    """Return the width of a table without wrapped cells."""
     return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
 
 

@@ -85,20 +85,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def check_new_folder(folder: Path) -> None:
-    """Check that a folder can be created, without creating it.
-
-    Raises:
-        ConfigError: It exists or cannot be created.
-    """
+    """Reject a folder that exists already."""
     if folder.exists():
         raise ConfigError(f"{folder} exists already; choose another folder.")
-    # Only an attempt shows whether a folder can be made: the disk may be read-only, or a limit reached.
-    above = next(parent for parent in folder.absolute().parents if parent.exists())
-    try:
-        with tempfile.TemporaryDirectory(dir=above, prefix=f".{folder.name}."):
-            pass
-    except OSError as error:
-        raise ConfigError(f"{folder} cannot be made ({error.strerror}); choose another folder.") from error
 
 
 @contextmanager

@@ -21,9 +21,7 @@ import logging
 import math
 import os
 import platform
-import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -87,7 +85,7 @@ def count_cores(root: Path = Path("/")) -> int:
     Args:
         root: Root of the file system.
     """
-    return min([_bound_cores(), *(max(1, math.ceil(cores)) for cores in _quotas(root))])
+    return max(1, math.ceil(min(_bound_cores(), _quota(root / "sys/fs/cgroup"))))
 
 
 def _bound_cores() -> int:
@@ -96,39 +94,17 @@ def _bound_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _quotas(root: Path) -> Iterator[float]:
-    """Return the limits of the process's control groups, and of the groups around these, in cores."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:  # another system than Linux
-        return
-    for line in lines:
-        _, controllers, name = line.split(":", 2)
-        if controllers == "":  # version 2 has all controllers in one tree
-            tree = root / "sys/fs/cgroup"
-        elif "cpu" in controllers.split(","):
-            tree = root / "sys/fs/cgroup" / controllers
-        else:
-            continue
-        innermost = tree / name.lstrip("/")
-        for group in (innermost, *innermost.parents):
-            yield from _quota(group)
-            if group == tree:
-                break
-
-
-def _quota(group: Path) -> Iterator[float]:
-    """Return the limit of a control group, if it has one: time granted in each period."""
+def _quota(group: Path) -> float:
+    """Return the limit of a container in cores, which its control group has: time granted in each period."""
     try:
         if (group / "cpu.max").exists():
             granted, period = (group / "cpu.max").read_text().split()
-        else:
-            granted = (group / "cpu.cfs_quota_us").read_text().strip()
-            period = (group / "cpu.cfs_period_us").read_text()
-    except OSError:  # the group is not visible from within the container, or has no limit
-        return
-    if granted not in ("max", "-1"):
-        yield int(granted) / int(period)
+        else:  # version 1
+            granted = (group / "cpu/cpu.cfs_quota_us").read_text().strip()
+            period = (group / "cpu/cpu.cfs_period_us").read_text()
+    except OSError:  # another system than Linux, or no container
+        return math.inf
+    return math.inf if granted in ("max", "-1") else int(granted) / int(period)
 
 
 NUMBERS = ("LOCAL_RANK", "SLURM_LOCALID", "JSM_NAMESPACE_LOCAL_RANK")
@@ -139,12 +115,6 @@ ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 torch 2.8 reads the old one alone, and torch 2.9 ignores expandable segments in the new one
 (https://github.com/pytorch/pytorch/issues/183387); torch 2.13 reads both, the old one first.
-"""
-
-OLDEST_DRIVERS = {"11": 450, "12": 525, "13": 580}
-"""NVIDIA's oldest driver for programs of a CUDA version.
-
-https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
 """
 
 
@@ -197,27 +167,14 @@ def hidden_gpu() -> str | None:
     """Return what keeps torch from the GPU of this machine; None if there is none, or the user hides it."""
     import torch
 
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if given in ("", "-1") or torch.cuda.is_available() or torch.version.hip is not None:
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not Path("/dev/nvidia0").exists():
         return None
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
-        listed = subprocess.run(query, capture_output=True, text=True, check=True, timeout=30).stdout
-        name, driver = listed.splitlines()[0].rsplit(", ", 1)
-    except (OSError, subprocess.SubprocessError, IndexError, ValueError):
-        if not Path("/dev/nvidia0").exists():
-            return None
-        return "/dev/nvidia0 is a GPU, but nvidia-smi, which comes with its driver, does not work."
-    text = f"torch does not see the {name} of this machine: torch {torch.__version__} is a build for "
-    advice = "https://pytorch.org/get-started/locally has the command that installs one for your driver."
-    if torch.version.cuda is None:
-        return f"{text}CPUs. {advice}"
-    needed = OLDEST_DRIVERS.get(torch.version.cuda.partition(".")[0], 0)
-    if int(driver.partition(".")[0]) < needed:
-        older = f"{needed} or newer; this is {driver}. Update it, or install an older build: {advice}"
-        return f"{text}CUDA {torch.version.cuda}, which needs driver {older}"
-    hides = f"CUDA_VISIBLE_DEVICES={given} may name none; " if given else ""
-    return f"{text}CUDA {torch.version.cuda}, driver {driver}. {hides}`torch.cuda.init()` says why."
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:  # such as a driver that is too old, a build for CPUs
+        reason = " ".join(str(error).split())
+        return f"torch {torch.__version__} does not see the NVIDIA GPU of this machine: {reason}"
+    return None
 
 
 TRAINING_CHUNKS = {"cpu": 512, "amx": 1536, "mps": 4096, "gpu": 16384}
@@ -435,7 +392,6 @@ def _accelerator(trainer: DictConfig, reasons: list[str]) -> str:
 
 
 def _precision(accelerator: str) -> tuple[str, str]:
-    """Return the precision of training for an accelerator, and the reason."""
     import torch
 
     if accelerator == "gpu":

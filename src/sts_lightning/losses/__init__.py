@@ -13,7 +13,12 @@ PACKAGES = (__name__, "sts_lightning.papers.losses")
 """Where losses are found by name; those of single papers are imported on first use alone."""
 
 
-FAMILIES = {"regression": ("l1", "mse", "smooth_k2", "translated_relu")}
+REGRESSION = ("l1", "mse", "smooth_k2", "translated_relu")
+
+FAMILIES = {
+    "regression": REGRESSION,
+    "paper_code": tuple(f"paper_code_{name}" for name in (*REGRESSION, "mixcse", "pearson", "rankcse")),
+}
 """Losses that share a file, by its name."""
 
 

@@ -25,14 +25,7 @@ class PearsonLoss(Loss):
     `SpearmanLoss` correlates ranks, `CoSENTLoss` uses the order only, `CosineMSELoss` fixes the
     values as well, and `ConcordanceLoss` does both.
 
-    Deviation from the paper's code, which ``official`` switches on: it divides a mean over B by `unbiased
-    variances
-    <https://github.com/ZBWpro/Pcc-tuning/blob/71768f850d0a760c0a5422b930c10c8d50958824/code/tune.py#L103-L106>`_,
-    which gives 1 - r (B - 1) / B. On a constant batch that code gives NaN; this class does not, in either
-    form.
-
-    Args:
-        official: Whether to compute 1 - r (B - 1) / B, as in the paper's code.
+    The paper's code computes 1 - r (B - 1) / B (`papers.losses.paper_code.PaperCodePearsonLoss`).
 
     Example:
         >>> loss = PearsonLoss()
@@ -41,16 +34,10 @@ class PearsonLoss(Loss):
 
     needs = Needs(views=(2,), labels=("score",), different_labels=True)
 
-    def __init__(self, official: bool = False) -> None:
-        super().__init__()
-        self.official = official
-
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`."""
         cosines = cosine_rows(views[0], views[1])
-        r = pearson_correlation(cosines, require(self, labels=labels).to(cosines.dtype))
-        size = len(cosines)
-        return 1 - r * (size - 1) / size if self.official else 1 - r
+        return 1 - pearson_correlation(cosines, require(self, labels=labels).to(cosines.dtype))
 
 
 def pearson_correlation(x: Tensor, y: Tensor) -> Tensor:

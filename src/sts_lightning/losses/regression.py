@@ -51,12 +51,7 @@ class SiameseRegressionLoss(Loss):
     or a score in [0, 5]. ``clamp`` reads a prediction beyond an end node as the end node. Subclasses define
     the penalty; ``observed`` has the accuracy of the prediction rounded to the nearest node.
 
-    Deviations from the paper's code, which ``official`` switches on: it `floors fractional scores
-    <https://github.com/ZBWpro/STS-Regression/blob/02bed715c24d14a74ecbf7dc5b5a028d7470e6e7/code/train-bert-roberta.py#L121>`_
-    (4.8 becomes 4), and a `clamped prediction
-    <https://github.com/ZBWpro/STS-Regression/blob/02bed715c24d14a74ecbf7dc5b5a028d7470e6e7/code/train-bert-roberta.py#L118-L119>`_
-    has no gradient there, even if its label is elsewhere. The same lines clamp at 0 only: for the whole of
-    that code set ``clamp="left"`` as well.
+    What the paper's code does otherwise is in `papers.losses.paper_code`.
 
     Args:
         dimension: D, the size of an embedding.
@@ -66,7 +61,6 @@ class SiameseRegressionLoss(Loss):
         spacing: d, the distance of neighbouring nodes, positive.
         clamp: End nodes at which a prediction is clamped: ``none``; ``both``, as in the paper for the losses
             with a buffer zone; ``left``, as in its code.
-        official: Whether to floor the labels and to stop the gradient of clamped predictions.
     """
 
     needs = Needs(views=(2,), labels=("score", "class"), min_batch_for_gradient=1)
@@ -78,7 +72,6 @@ class SiameseRegressionLoss(Loss):
         features: Features = "u_v_diff",
         spacing: float = 1.0,
         clamp: Clamp = "none",
-        official: bool = False,
     ) -> None:
         super().__init__()
         check_positive(spacing=spacing)
@@ -87,7 +80,6 @@ class SiameseRegressionLoss(Loss):
         self.features: Features = features
         self.spacing = spacing
         self.clamp: Clamp = clamp
-        self.official = official
         self.head = nn.Linear(features_size(features, dimension), 1)
         if features == "cosine":  # a random factor may be negative, and would train the opposite
             nn.init.constant_(self.head.weight, spacing * top_label)
@@ -109,19 +101,20 @@ class SiameseRegressionLoss(Loss):
         with torch.no_grad():
             rounded = (prediction / self.spacing).round().clamp(0, self.top_label)
             self.observed = {"accuracy": (rounded == labels.round()).float().mean()}
-        target = (labels.floor() if self.official else labels).to(prediction.dtype) * self.spacing
-        return self.penalty((self._clamped(prediction) - target).abs()).mean()
+        return self.penalty(self.error(prediction, labels).abs()).mean()
 
-    def _clamped(self, prediction: Tensor) -> Tensor:
-        if self.clamp == "none":
-            return prediction
-        top = self.spacing * self.top_label if self.clamp == "both" else None
-        clamped = prediction.clamp(0, top)
-        if self.official:
-            return clamped
+    def error(self, prediction: Tensor, labels: Tensor) -> Tensor:
+        """Compute the distances of clamped predictions from their labels' nodes: (B,), (B,) -> (B,)."""
         # Value of the clamped, gradient of the free prediction: a label elsewhere still pulls it back, and a
         # label at this end has no error and thus no gradient.
-        return prediction + (clamped - prediction).detach()
+        bounded = prediction + (self.clamped(prediction) - prediction).detach()
+        return bounded - labels.to(prediction.dtype) * self.spacing
+
+    def clamped(self, prediction: Tensor) -> Tensor:
+        """Clamp predictions at the end nodes: (B,) -> (B,)."""
+        if self.clamp == "none":
+            return prediction
+        return prediction.clamp(0, self.spacing * self.top_label if self.clamp == "both" else None)
 
 
 class ZeroZoneLoss(SiameseRegressionLoss):
@@ -136,7 +129,6 @@ class ZeroZoneLoss(SiameseRegressionLoss):
         features: Input of the head.
         spacing: Distance of neighbouring nodes.
         clamp: End nodes at which a prediction is clamped.
-        official: Whether to reproduce the paper's code.
 
     Raises:
         ValueError: k or x0 is out of range.
@@ -154,9 +146,8 @@ class ZeroZoneLoss(SiameseRegressionLoss):
         features: Features = "u_v_diff",
         spacing: float = 1.0,
         clamp: Clamp = "both",
-        official: bool = False,
     ) -> None:
-        super().__init__(dimension, top_label, features, spacing, clamp, official)
+        super().__init__(dimension, top_label, features, spacing, clamp)
         k = self.default_k if k is None else k
         check_positive(k=k)
         if not 0 <= x0 <= spacing / 2:
@@ -213,9 +204,8 @@ class TranslatedReLULoss(ZeroZoneLoss):
 
     .. math:: \mathrm{penalty}(x) = k \max(0, x - x_0)
 
-    See `ZeroZoneLoss` for the arguments and `SiameseRegressionLoss` for the head and its deviations from the
-    paper's code. The penalty is that of `the code
-    <https://github.com/ZBWpro/STS-Regression/blob/02bed715c24d14a74ecbf7dc5b5a028d7470e6e7/code/loss.py#L5-L13>`_.
+    See `ZeroZoneLoss` for the arguments and `SiameseRegressionLoss` for the head. The penalty is that of `the
+    code <https://github.com/ZBWpro/STS-Regression/blob/02bed715c24d14a74ecbf7dc5b5a028d7470e6e7/code/loss.py#L5-L13>`_.
 
     Use it when labels are ordered classes and a few large errors should not dominate.
     `SmoothK2Loss` is the quadratic form; x0 = 0 and k = 1 give `L1Loss`.
@@ -238,9 +228,8 @@ class SmoothK2Loss(ZeroZoneLoss):
 
     .. math:: \mathrm{penalty}(x) = k \max(0, x - x_0)^2
 
-    See `ZeroZoneLoss` for the arguments and `SiameseRegressionLoss` for the head and its deviations from the
-    paper's code. The penalty is that of `the code
-    <https://github.com/ZBWpro/STS-Regression/blob/02bed715c24d14a74ecbf7dc5b5a028d7470e6e7/code/loss.py#L16-L26>`_.
+    See `ZeroZoneLoss` for the arguments and `SiameseRegressionLoss` for the head. The penalty is that of `the
+    code <https://github.com/ZBWpro/STS-Regression/blob/02bed715c24d14a74ecbf7dc5b5a028d7470e6e7/code/loss.py#L16-L26>`_.
 
     Use it when errors just beyond x0 should count little: the derivative is continuous there.
     `TranslatedReLULoss` is the linear form, which bounds the influence of outliers; x0 = 0 and k = 1 give

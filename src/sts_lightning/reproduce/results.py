@@ -144,7 +144,6 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
 
 
 def _system(collected: Collected, cell: Cell, jobs: Mapping[Run, Job], resamples: int) -> System:
-    """Read the finished runs of a row."""
     table, spec = collected.table, collected.table.spec
     published = {
         model: dict(zip(spec.columns, systems[cell.row], strict=True))

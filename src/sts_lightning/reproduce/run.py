@@ -18,7 +18,7 @@ from sts_lightning.reproduce.table import CITED, RUNS, Table, load_spec
 from sts_lightning.sweep.gpu_pool import visible_gpus
 from sts_lightning.sweep.grid import ComposedJob, naming_job
 from sts_lightning.sweep.job import Job
-from sts_lightning.sweep.job_list import print_run
+from sts_lightning.sweep.plan import print_run
 
 log = logging.getLogger(__name__)
 
@@ -119,14 +119,14 @@ def print_plan(table: Table, at_once: int | None, card: str | None) -> None:
     for job in jobs:
         entry: Entry = "train" if Path(job.script).stem == "train" else "eval"
         print_run(job.run_folder, command_line(entry, *job.overrides))
-    from sts_lightning.planning.plan import Plan, print_plans  # torch, for which the list does not wait
+    from sts_lightning.planning.cost import Cost, print_costs  # torch, for which the list does not wait
 
     rows: dict[str, list[ComposedJob]] = {}
     for run, job in by_run.items():
         if run.entry == "train":
             rows.setdefault(command_line("train", *run.without_seed), []).append(grid.jobs[job.folder])
-    plans = print_plans(((row, composed[0].cfg) for row, composed in rows.items()), card)
-    known = [each.seconds for each in plans if isinstance(each, Plan) and each.seconds is not None]
+    costs = print_costs(((row, composed[0].cfg) for row, composed in rows.items()), card)
+    known = [each.seconds for each in costs if isinstance(each, Cost) and each.seconds is not None]
     left = [sum(not each.job.run_folder.finished for each in row) for row in rows.values()]
     text = f"{counted(len(jobs), 'run')}, {sum(not job.run_folder.finished for job in jobs)} left"
     if len(known) == len(rows):

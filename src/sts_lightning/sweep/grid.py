@@ -16,9 +16,9 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.check import check_config
 from sts_lightning.config.compose import FAULTS, explain, job_config, without_hydra
+from sts_lightning.config.earlier_runs import earlier_runs
 from sts_lightning.config.folders import Entry, script_of
 from sts_lightning.config.identity import FREE, defining, leaves, select
-from sts_lightning.config.start import earlier_runs
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.gpu_pool import demand_of
@@ -107,12 +107,7 @@ class Grid:
         return sorted(self.jobs.values(), key=lambda one: len(one.job.needs))
 
     def to_run(self) -> list[Job]:
-        """Return the jobs that are to be started: all but finished ones that the user did not ask for.
-
-        It is told what a finished run has not recorded, since the setting that asks for it is new.
-        """
-        for each in self.jobs.values():
-            _warn_of_missing(each.job.run_folder, each.composed)
+        """Return the jobs that are to be started: all but finished ones that the user did not ask for."""
         return [
             job
             for job in (each.job for each in self.composed_jobs())
@@ -135,19 +130,6 @@ def _check_equal(first: DictConfig, second: DictConfig) -> None:
 def _resolved(composed: DictConfig) -> dict[str, Any]:
     with job_config(composed):
         return defining(composed)
-
-
-def _warn_of_missing(run: RunFolder, composed: DictConfig) -> None:
-    if not run.finished:
-        return
-    had = select(leaves(run.settings()), {"nothing"})
-    for key, value in select(leaves(_resolved(composed)), {"nothing"}).items():
-        recorded = key.startswith("trainer.") or key.endswith("._target_")
-        if recorded and value and not had.get(key):
-            setting = key.removesuffix("._target_")
-            log.warning(
-                "WARNING: %s has finished without %s; another name=... trains it again.", run.name, setting
-            )
 
 
 @contextmanager

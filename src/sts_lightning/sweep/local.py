@@ -21,7 +21,7 @@ from sts_lightning.sweep.gpu_pool import Pool
 from sts_lightning.sweep.job import Job, State
 from sts_lightning.sweep.watch import PATIENCE, watch
 
-RANKS = (*NUMBERS, "SLURM_PROCID", "JSM_NAMESPACE_RANK")
+PROCESS_RANKS = (*NUMBERS, "SLURM_PROCID", "JSM_NAMESPACE_RANK")
 """Variables of a sweep that is one task of several: each job is alone."""
 
 
@@ -43,7 +43,7 @@ class Process:
         self._deadline = self._begin + 60 * (minutes or math.inf)
         self._told = self._timed_out = False
         job.folder.mkdir(parents=True, exist_ok=True)
-        variables = {name: value for name, value in os.environ.items() if name not in RANKS}
+        variables = {name: value for name, value in os.environ.items() if name not in PROCESS_RANKS}
         variables |= {PARENT: str(os.getpid()), CONF_VARIABLE: job.conf, **environment}
         with job.run_folder.output_file.open("ab") as output:
             self.process = subprocess.Popen(

@@ -60,8 +60,6 @@ def on_ray(
 
 
 class _RayHandle:
-    """A job of Ray."""
-
     def __init__(self, reference: Any) -> None:
         self.reference = reference
 

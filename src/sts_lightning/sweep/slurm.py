@@ -98,8 +98,6 @@ class _Queue(SlurmInfoWatcher):
 
 
 class _SlurmHandle:
-    """A job of submitit."""
-
     def __init__(self, job: Any) -> None:
         self.job = job
 

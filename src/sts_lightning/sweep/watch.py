@@ -89,7 +89,6 @@ def watch(jobs: Sequence[Job], start: Start, at_once: int | None = None, poll: f
 
 
 def _update(job: Job, handles: dict[Path, Handle]) -> None:
-    """Store the state of a started job, and its outcome once it has ended."""
     state = handles[job.folder].state()
     if state == "done":
         vars(job).update(vars(handles.pop(job.folder).result()))  # a cluster returns a copy

@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.build import LOADING, build, items, name_setting, shared_settings, to_container
+from sts_lightning.config.build import LOADING, build, items, name_setting, to_container, top_level_settings
 from sts_lightning.config.identity import file_digests
 from sts_lightning.core.errors import at_setting, check_range
 from sts_lightning.core.hardware import Machine, trained_model
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Parts:
+class Components:
     """What a configuration names.
 
     Attributes:
@@ -102,7 +102,7 @@ class Experiment:
 
 def assemble(
     cfg: DictConfig, device: str, precision: str = "32-true", data: DataModule | None = None
-) -> Parts:
+) -> Components:
     """Build what a configuration names; no data is read, and nothing is written.
 
     Args:
@@ -149,7 +149,7 @@ def assemble(
     if cfg.trainer.gradient_checkpointing:  # not of a copy, which has no backward pass
         encoder.checkpoint_layers()
     callbacks = [build(f"callbacks.{key}", node, Callback) for key, node in cfg.callbacks.items()]
-    return Parts(cfg, data, encoder, loss, regularizer, auxiliary, callbacks, kept)
+    return Components(cfg, data, encoder, loss, regularizer, auxiliary, callbacks, kept)
 
 
 def make_data(cfg: DictConfig) -> DataModule:
@@ -162,7 +162,7 @@ def make_data(cfg: DictConfig) -> DataModule:
         ConfigError: A setting is out of range, or the configuration builds something other than data.
     """
     loading = {key: cfg.data[key] for key in LOADING if key in cfg.data}
-    facts = shared_settings(cfg)
+    facts = top_level_settings(cfg)
     if "seed" in loading:
         facts["seed"] = loading["seed"]
     if "dev_fraction" in cfg.data:
@@ -268,15 +268,15 @@ def warm_start(cfg: DictConfig, encoder: SentenceEncoder, loss: Loss) -> frozens
     return frozenset(f"encoder.{name}" for name in names)
 
 
-def make_module(parts: Parts, precision: str, steps: StepCount) -> STSModule:
+def make_module(components: Components, precision: str, steps: StepCount) -> STSModule:
     """Build the module of a run, with the optimiser and the schedule of its configuration.
 
     Args:
-        parts: What the configuration names.
+        components: What the configuration names.
         precision: Precision of training, in Lightning's names.
         steps: Length of the run.
     """
-    cfg, optim = parts.cfg, parts.cfg.optim
+    cfg, optim = components.cfg, components.cfg.optim
     optimizer = partial(
         make_optimizer,
         lr=optim.lr,
@@ -296,15 +296,15 @@ def make_module(parts: Parts, precision: str, steps: StepCount) -> STSModule:
         stretch=optim.stretch,
     )
     return STSModule(
-        parts.encoder,
-        parts.loss,
+        components.encoder,
+        components.loss,
         optimizer,
         schedule,
         optim.freeze,
-        parts.kept,
-        parts.regularizer,
+        components.kept,
+        components.regularizer,
         cfg.trainer.micro_batch_size,
         cfg.trainer.official_gather,
-        parts.auxiliary,
+        components.auxiliary,
         cfg.seed,
     )

@@ -29,7 +29,7 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics, origin
 from sts_lightning.runs.predictions import save_dev, save_predictions
 from sts_lightning.training.assembly import make_data
-from sts_lightning.workflows.seen_dev_pairs import describe_seen
+from sts_lightning.workflows.preflight import describe_seen
 
 log = logging.getLogger(__name__)
 

@@ -20,14 +20,12 @@ from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import check_config, check_values, path_override
+from sts_lightning.config.earlier_runs import EarlierRun, earlier_runs
 from sts_lightning.config.folders import command_line
 from sts_lightning.config.identity import move_data
 from sts_lightning.config.schema import COMMAND
-from sts_lightning.config.start import EarlierRun, earlier_runs
-from sts_lightning.config.stored import requests
 from sts_lightning.core import signals
 from sts_lightning.core.errors import ConfigError, InterruptedRunError, RunningElsewhereError
 from sts_lightning.core.processes import is_first_process
@@ -106,7 +104,7 @@ def train_in(
         UserError: Configuration, data or checkpoint cannot be used.
     """
     folder, named = RunFolder(run), RunFolder(whole or run)
-    command = _resume_command(named, cfg)
+    command = command_line("train", path_override("resume", named.name))
     with signals.listening(), _held(folder) as first:
         if not first:  # Lightning starts the other processes once the first one is ready
             logging.getLogger("sts_lightning").setLevel(logging.WARNING)
@@ -141,15 +139,6 @@ def _for_folder(folder: RunFolder, cfg: DictConfig, resume: bool = False) -> Dic
     if not resume:
         check_same(folder, cfg)
     return cfg
-
-
-def _resume_command(run: RunFolder, cfg: DictConfig) -> str:
-    """Return the command that resumes a run, with the user's word if its configuration needs that."""
-    typed = [path_override("resume", run.name)]
-    with contextlib.suppress(OmegaConfBaseException):  # what cannot be resolved is rejected later
-        if any(requests(OmegaConf.to_container(cfg, resolve=True))):
-            typed.append("trust=true")
-    return command_line("train", *typed)
 
 
 def _resume(run: RunFolder, cfg: DictConfig, overrides: Sequence[str]) -> float:
@@ -188,7 +177,6 @@ def _resume(run: RunFolder, cfg: DictConfig, overrides: Sequence[str]) -> float:
 
 
 def _check_further(run: RunFolder, cfg: DictConfig) -> None:
-    """Reject another length for a run that cannot be trained further."""
     if not run.finished:
         return
     reason, last = None, run.checkpoint("last")
@@ -249,8 +237,7 @@ def train_after(run: RunFolder, cfg: DictConfig, earlier: Sequence[EarlierRun]) 
 
 
 def _write_all(runs: Sequence[Begun]) -> None:
-    """Check the runs that have not begun, and write their configurations."""
-    from sts_lightning.workflows.checks import check_later_run  # with torch, as in `train_in`
+    from sts_lightning.workflows.preflight import check_later_run  # with torch, as in `train_in`
 
     known: dict[str, Any] = {}
     new = [(folder, cfg) for folder, cfg in runs if folder.state == "new"]

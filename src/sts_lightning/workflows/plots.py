@@ -61,17 +61,10 @@ def plot_curves(
     right = axis.twinx()
     if dev:
         right.plot(*zip(*dev, strict=True), color="tab:orange", marker="o", markersize=4)
-        best = [point for point in dev if point[0] == best_step]
-        for step, value in best:
-            right.annotate(
-                f"selected: {value:.2f}",
-                (step, value),
-                textcoords="offset points",
-                xytext=(0, -18),
-                ha="center",
-                color="tab:orange",
-                bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
-            )
+        if best_step in dict(dev):
+            label = f"selected: {dict(dev)[best_step]:.2f}"
+            right.axvline(best_step, color="tab:orange", linestyle="dotted", label=label)
+            right.legend(loc="lower right")
     right.set_ylabel(f"dev {name} x 100", color="tab:orange")
     save_figure(figure, path)
 

@@ -120,14 +120,12 @@ def report(
         write_page(run, metrics, _disagreements(tuned, data), run.settings())
     log_results(experiment.loggers, metrics, steps)
     if verdict and worse:  # even within its interval: training gained nothing, and there is a remedy
+        order = ", or the labels are in another order than data.classes"
+        classes = any(part.label == "class" for part in data.parts.values())
         log.warning(
-            "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
-            "optim.lr or train longer%s; trainer.select_untuned=true would keep the untuned weights.",
-            verdict["after"],
-            verdict["before"],
-            ", or the labels are in another order than data.classes"
-            if any(part.label == "class" for part in data.parts.values())
-            else "",
+            "WARNING: the selected weights are worse than the untuned model: lower optim.lr or train "
+            "longer%s; trainer.select_untuned=true would keep the untuned weights.",
+            order if classes else "",
         )
     _print_scores(experiment, tuned, untuned, metrics)
     log.info("selected step %d of %d; results, plots and weights: %s", best_step, steps, run.name)
@@ -181,7 +179,6 @@ def _optional(what: str) -> Iterator[None]:
 
 
 def _disagreements(scores: Scores, data: DataModule) -> list[Disagreement]:
-    """Return pairs of the test tasks, or of the dev pairs without these."""
     if scores.test is not None and (tasks := scored_tasks(data.tests)):
         return find_disagreements(tasks, scores.test_found)
     if isinstance(data.dev, Ranking):
@@ -223,7 +220,6 @@ def sample_texts(data: DataModule) -> dict[str, list[str]]:
 
 
 def _before(history: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
-    """Return the row of a history before training; empty if there is none."""
     return history[0] if history and history[0]["step"] == 0 else {}
 
 

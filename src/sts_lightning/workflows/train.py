@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 import math
 import re
@@ -11,13 +12,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import lightning.pytorch as pl
-import numpy as np
 from hydra.core.hydra_config import HydraConfig
+from hydra.utils import get_method
 from lightning.pytorch.callbacks import Callback, EarlyStopping
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.config.build import build, items
 from sts_lightning.config.folders import files_of
 from sts_lightning.config.identity import SHOWN, leaves, select
 from sts_lightning.core import signals
@@ -34,7 +36,7 @@ from sts_lightning.core.hardware import (
     with_machine,
 )
 from sts_lightning.core.processes import is_first_process
-from sts_lightning.data.table import PART, Table
+from sts_lightning.data.table import Table
 from sts_lightning.data.tasks import texts_in
 from sts_lightning.evaluation.dev_scores import monitor_of
 from sts_lightning.evaluation.score import Scores, score_data
@@ -44,23 +46,22 @@ from sts_lightning.models.loading.opt import NOT_REPEATABLE
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import peak_memory
 from sts_lightning.runs.state import begin_again
-from sts_lightning.training.assembly import Experiment, Parts, assemble, make_module
+from sts_lightning.training.assembly import Components, Experiment, assemble, make_module
 from sts_lightning.training.callbacks.checkpoints import stop_others
 from sts_lightning.training.callbacks.progress import RunClock
 from sts_lightning.training.module import REMEDY
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import count_steps, make_trainer
-from sts_lightning.workflows.checks import (
+from sts_lightning.workflows.preflight import (
+    check_components,
     check_folder,
     check_machine,
-    check_parts,
     check_rows,
     has_head,
     losses_by_part,
-    make_loggers,
+    warn_of_seen_dev_pairs,
 )
 from sts_lightning.workflows.report import report
-from sts_lightning.workflows.seen_dev_pairs import describe_seen
 
 log = logging.getLogger(__name__)
 
@@ -128,8 +129,8 @@ def prepare(
     machine = resolve_machine(cfg)
     check_machine(machine)
     drawn = assemble(cfg, "meta", machine.precision)
-    check_parts(drawn)
-    _warn_of_seen_pairs(cfg)
+    check_components(drawn)
+    warn_of_seen_dev_pairs(cfg)
 
     check_rows(drawn)
     data = drawn.data
@@ -142,8 +143,8 @@ def prepare(
     # Random numbers are drawn in one order in every run: the seed is set once the data has been read, which
     # may draw some, then the model draws, then a head.
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
-    parts = assemble(cfg, weights_device(machine), machine.precision, data)
-    encoder, loss = parts.encoder, parts.loss
+    components = assemble(cfg, weights_device(machine), machine.precision, data)
+    encoder, loss = components.encoder, components.loss
     model_type = encoder.plain_backbone.config.model_type
     if model_type in NOT_REPEATABLE:  # known by the model alone, and before the Trainer is told
         machine = allow_nondeterminism(machine, cfg.trainer, model_type)
@@ -161,10 +162,10 @@ def prepare(
     data.epoch_batches = steps.epoch_steps  # of the loaders from here on: a limit shortens their epochs
     data.batches_ahead = 0 if machine.accelerator == "cpu" else BATCHES_AHEAD
     check_warmup(cfg.optim.warmup, round(cfg.optim.stretch * steps.total_steps))
-    module = make_module(parts, machine.precision, steps)
+    module = make_module(components, machine.precision, steps)
 
-    given = [*parts.callbacks, *callbacks]
-    monitor, unused = monitor_of(data.dev), _has_unused_weights(parts)
+    given = [*components.callbacks, *callbacks]
+    monitor, unused = monitor_of(data.dev), _has_unused_weights(components)
     with quiet_lightning():  # last, and before anything is written: a rejected argument leaves no files
         trainer = make_trainer(
             cfg.trainer, machine, steps, run, loggers, given, resume_command, monitor, partly_used=unused
@@ -173,24 +174,40 @@ def prepare(
     return Experiment(run, cfg, machine, data, module, steps, trainer, loggers, given, made, first)
 
 
-def _has_unused_weights(parts: Parts) -> bool:
+def make_loggers(run: RunFolder, cfg: DictConfig) -> list[Logger]:
+    """Build the loggers of a run that can start: MLflow's constructor writes, and Comet's calls its server.
+
+    Args:
+        run: The run folder, which exists.
+        cfg: A configuration without interpolations.
+
+    Raises:
+        ConfigError: A constructor rejects its settings.
+    """
+    loggers = []
+    for key, node in items(cfg.logger):
+        taken = inspect.signature(get_method(node["_target_"])).parameters
+        given: dict[str, Any] = {}
+        if "save_dir" in taken and node.get("save_dir") is None:
+            given["save_dir"] = str(run.path)
+        # MLflow keeps nothing in a folder any more. Its default is what MLFLOW_TRACKING_URI says.
+        if "tracking_uri" in taken and not (node.get("tracking_uri") or taken["tracking_uri"].default):
+            given["tracking_uri"] = f"sqlite:///{run.path.absolute()}/mlflow.db"
+        loggers.append(build(f"logger.{key}", node, Logger, **given))
+    return loggers
+
+
+def _has_unused_weights(components: Components) -> bool:
     """Return whether a step leaves weights without gradient.
 
     In a step of joint data these are the heads of the other parts, and an auxiliary model that their losses
     alone take.
     """
-    if parts.encoder.config.layer != -1:
+    if components.encoder.config.layer != -1:
         return True
-    return "part" in parts.loss.needs.inputs and (has_head(parts.loss) or parts.auxiliary is not None)
-
-
-def _warn_of_seen_pairs(cfg: DictConfig) -> None:
-    """Warn of an earlier run that has trained on the dev pairs of this one."""
-    if cfg.init_from is None or not (start := RunFolder(cfg.init_from)).config_file.is_file():
-        return  # without a run there the weights cannot be loaded either
-    seen = describe_seen("this run", cfg, OmegaConf.create(start.settings()))
-    if seen is not None:
-        log.warning("WARNING: init_from=%s %s An early checkpoint may look too good.", start.name, seen)
+    return "part" in components.loss.needs.inputs and (
+        has_head(components.loss) or components.auxiliary is not None
+    )
 
 
 def _check_length(folder: RunFolder, steps: int, made: int | None) -> None:
@@ -268,7 +285,6 @@ def _begin(experiment: Experiment) -> None:
                 if isinstance(logger, MLFlowLogger):
                     write_atomic(run.mlflow_run, str(logger.run_id))
         report_truncation(experiment.module.encoder, texts_in(data.dev, data.tests), data.train)
-        _warn_of_equal_labels(experiment)
     rows, drawn = len(data.train), data.epoch_rows
     whole = steps.epoch_steps == data.train_dataloader().whole_epoch
     alone = sum(part.drops_one for part in data.rows.values()) if whole else 0
@@ -325,28 +341,6 @@ def warn_of_distances(spearman: float, pairs: int) -> None:
         )
 
 
-def _warn_of_equal_labels(experiment: Experiment) -> None:
-    """Warn of batches of the first epoch whose labels are all equal, where the loss compares them."""
-    data, steps = experiment.data, experiment.steps.total_steps
-    losses = losses_by_part(experiment.module.loss, data).items()
-    compared = {name: loss for name, loss in losses if loss.needs.different_labels}
-    if not compared:
-        return
-    labels = np.asarray(data.train["label"], dtype=np.float64)
-    parts = data.train[PART] if data.data_set.parts else [""] * len(labels)
-    batches = data.train_dataloader().first_epoch()[:steps]
-    for name, loss in compared.items():
-        of_part = [rows for rows in batches if parts[rows[0]] == name]
-        if equal := sum(np.ptp(labels[rows]) == 0 for rows in of_part):
-            log.warning(
-                "WARNING: in %d of %d batches of the first epoch all labels are equal, and %s does not train "
-                "on them; a larger data.batch_size, or loss=cosine_mse for scores, avoids it.",
-                equal,
-                len(of_part),
-                type(loss).__name__,
-            )
-
-
 def log_settings(loggers: Sequence[Logger], cfg: DictConfig) -> None:
     """Give the loggers the settings of a run by dotted key, without folders of the machine."""
     plain: Any = OmegaConf.to_container(cfg, resolve=True)
@@ -359,7 +353,6 @@ def log_settings(loggers: Sequence[Logger], cfg: DictConfig) -> None:
 
 
 def _continue_loggers(loggers: Sequence[Logger], run: RunFolder, step: int) -> None:
-    """Let the loggers of a resumed run go on after a step."""
     for logger in loggers:
         if isinstance(logger, TensorBoardLogger):
             # For the writer that Lightning makes at the first use: later rows of the first part are hidden.

@@ -31,7 +31,10 @@ Script = Callable[..., tuple[object, str]]
             ["loss=kendall"],
             "there is no loss named 'kendall'. loss=spearman and loss=concordance are nearest",
         ),
-        (["dev=suite"], "dev=suite is not among stsb, stsb_clean. dev=stsb_clean has no test pairs"),
+        (
+            ["dev=suite"],
+            "'stsb_clean'. dev=stsb_clean has no test pairs",
+        ),
         (["optim.lr=high"], "optim.lr=high"),
         (["prompt.template={sentence}: it"], """the shell: 'prompt.template="{sentence}: it"'."""),
         (["callbacks=emma"], "there is no callback named 'emma'. Did you mean ema?"),
@@ -39,8 +42,8 @@ Script = Callable[..., tuple[object, str]]
         (["data_root=nowhere"], "nowhere: no STS data here"),
         (["data=pairs_file", "path=none.csv"], "none.csv: cannot be read"),
         (["resume=."], ". is not a run folder"),
-        (["resume=''"], "resume is blank. Give a value, or leave it out."),
-        (["resume=.", "trust=my.Loss"], "trust=my.Loss is not among true, false"),
+        (["resume=''"], "resume=: String should have at least 1 character"),
+        (["resume=.", "trust=my.Loss"], "trust=my.Loss: Input should be a valid boolean"),
         (["--plan"], "plan lists the jobs of a sweep: add -m"),
         (["--share-stages", "-m"], "--share-stages is no option any more. Stages are runs of their own"),
         (["experiment=pcc", "+stages.stage2.loss=cosent"], "stages: no such setting. Stages are runs of"),
@@ -71,7 +74,10 @@ def test_a_mistake_is_one_message_and_leaves_nothing(
             ["model=minilmm", "path={sentence}: it"],
             ["path={sentence}: it: Hydra cannot read this.", "model=minilmm: there is no model named"],
         ),
-        (["seed=-1", "optim.lr=0"], ["seed must lie between 0 and", "optim.lr must be positive, got 0.0."]),
+        (
+            ["seed=-1", "optim.lr=0"],
+            ["seed=-1: Input should be", "optim.lr=0.0: Input should be greater"],
+        ),
     ],
 )
 def test_mistakes_are_one_message_with_a_line_for_each(
@@ -113,8 +119,8 @@ def test_debug_shows_the_stack(script: Script) -> None:
     [
         (["data_root=nowhere"], "nowhere: no STS data here"),
         (["ckpt=nowhere"], "nowhere is not a run folder"),
-        (["aggregate=median"], "aggregate=median is not among all, mean, wmean"),
-        (["precision=bf16-mixed"], "precision=bf16-mixed is not among"),
+        (["aggregate=median"], "aggregate=median: Input should be 'all', 'mean' or 'wmean'"),
+        (["precision=bf16-mixed"], "precision=bf16-mixed: Input should be"),
     ],
 )
 def test_evaluation_mistakes(arguments: list[str], message: str, script: Script, mini_root: str) -> None:

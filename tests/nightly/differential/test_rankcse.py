@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.papers.losses.rankcse import Distillation, RankCSELoss, js_divergence, negative_entropy
+from sts_lightning.papers.losses.paper_code import PaperCodeRankCSELoss
+from sts_lightning.papers.losses.rankcse import Distillation, RankCSELoss
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.auxiliary.teacher import Teacher
 from tests.nightly.differential.compare import SENTENCES, close, spread, views
@@ -21,8 +22,8 @@ REPOSITORY = "RankCSE"
 SIZE = 8
 WEIGHTS = (0.33, 0.67)
 SETTINGS: dict[str, dict[str, Any]] = {
-    "listmle": {"official": True},
-    "listnet": {"official": True, "teacher_temperature": 0.05, "positive_in_lists": False},
+    "listmle": {},
+    "listnet": {"teacher_temperature": 0.05, "positive_in_lists": False},
 }
 
 
@@ -104,6 +105,6 @@ def test_the_papers_terms_differ() -> None:
     probabilities = [part.softmax(dim=-1) for part in (cosines / 0.05, cosines.T / 0.05)]
     theirs = scope["Divergence"](beta_=1.0)(*probabilities)
     assert theirs < 0  # a divergence is not negative
-    entropy = negative_entropy(cosines / 0.05, cosines.T / 0.05).mean()
+    entropy = PaperCodeRankCSELoss().divergence(cosines / 0.05, cosines.T / 0.05).mean()
     assert entropy.item() == pytest.approx(theirs.item(), rel=1e-4)
-    assert js_divergence(cosines / 0.05, cosines.T / 0.05).mean() > 0
+    assert RankCSELoss().divergence(cosines / 0.05, cosines.T / 0.05).mean() > 0

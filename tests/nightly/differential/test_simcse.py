@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sts_lightning.losses.infonce import InfoNCELoss
-from sts_lightning.papers.losses.mixcse import MixCSELoss
+from sts_lightning.papers.losses.paper_code import PaperCodeMixCSELoss
 from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.nightly.differential.compare import SENTENCES, close, right_padded, spread, views
 from tests.nightly.differential.papers_code import definitions
@@ -31,7 +31,7 @@ def test_training(method: str, count: int) -> None:
     tokenizer = encoder.tokenizer.tokenizer
     assert rows == prepared("SimCSE", "train.py", tokenizer, columns)
     assert max(map(len, rows)) == 32  # some are cut
-    loss = InfoNCELoss() if method == "simcse" else MixCSELoss(official=True)
+    loss = InfoNCELoss() if method == "simcse" else PaperCodeMixCSELoss()
     block, mask = right_padded(rows, tokenizer.pad_token_id)
     pooled = theirs.mlp(theirs.backbone(block, attention_mask=mask).last_hidden_state[:, 0])
     close(encoder(batch), pooled, 1e-5)

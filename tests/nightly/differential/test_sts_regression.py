@@ -9,7 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sts_lightning.losses.regression import SiameseRegressionLoss, SmoothK2Loss, TranslatedReLULoss
+from sts_lightning.papers.losses.paper_code import (
+    PaperCodeRegression,
+    PaperCodeSmoothK2Loss,
+    PaperCodeTranslatedReLULoss,
+)
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.optim import make_optimizer
 from tests.nightly.differential.compare import EPSILON, SENTENCES, five_updates, right_padded, spread, views
@@ -18,9 +22,9 @@ from tests.nightly.differential.papers_code import definitions, statements
 REPOSITORY = "STS-Regression"
 SCRIPT = "code/train-bert-roberta.py"
 RATE, DECAY, FACTOR = 1e-3, 1e-2, 0.95
-LOSSES: dict[str, type[SiameseRegressionLoss]] = {
-    "SmoothK2Loss": SmoothK2Loss,
-    "TranslatedReLU": TranslatedReLULoss,
+LOSSES: dict[str, type[PaperCodeRegression]] = {
+    "SmoothK2Loss": PaperCodeSmoothK2Loss,
+    "TranslatedReLU": PaperCodeTranslatedReLULoss,
 }
 
 
@@ -37,9 +41,8 @@ def test_penalties_of_free_predictions(name: str, top: int) -> None:
     mine, other = (prediction.clone().requires_grad_() for _ in range(2))
     mask = statements(REPOSITORY, SCRIPT, "mask", "prediction", prediction=other)
     theirs = penalty(mask["prediction"], torch.tensor([float(int(label)) for label in labels]))
-    loss = LOSSES[name](8, top, k=2, x0=0.25, official=True, clamp="left")  # type: ignore[call-arg]
-    target = labels.floor()
-    ours = loss.penalty((loss._clamped(mine) - target).abs()).mean()
+    loss = LOSSES[name](8, top, k=2, x0=0.25, clamp="left")  # type: ignore[call-arg]
+    ours = loss.penalty(loss.error(mine, labels).abs()).mean()
     assert ours.item() == pytest.approx(theirs.item(), rel=1e-6)
     ours.backward()
     theirs.backward()
@@ -52,7 +55,7 @@ def test_training() -> None:
     """Five updates with layer-wise rates, on weights that 12 layers share nothing of."""
     encoder = spread(tiny_bert(hidden_size=16, layers=12, dropout=0.0, pooling="mean", max_length=256))
     torch.manual_seed(1)
-    loss = SmoothK2Loss(16, 2, k=2, x0=0.25, official=True, clamp="left")
+    loss = PaperCodeSmoothK2Loss(16, 2, k=2, x0=0.25, clamp="left")
     torch.nn.init.constant_(loss.head.bias, 1.0)  # predictions between the ends, which have gradients
     ours = nn.ModuleDict({"encoder": encoder, "loss": loss})
     columns = [SENTENCES[:8], SENTENCES[4:12]]

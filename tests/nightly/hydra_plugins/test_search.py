@@ -32,7 +32,7 @@ def test_it_maximises_the_dev_score_and_survives_failures(
     ]
     done = cli(*command)
     assert done.returncode == 0, done.stderr
-    assert "optim.lr must be positive" in done.stdout + done.stderr
+    assert "optim.lr=-1.0: Input should be greater than 0" in done.stdout + done.stderr
     scores = {
         path.parent.name: json.loads(path.read_text())["dev"]["spearman"]
         for path in tmp_path.glob("runs/toy-pearson-tiny_bert/*/metrics.json")

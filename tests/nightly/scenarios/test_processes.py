@@ -42,7 +42,7 @@ def test_stopped_and_resumed_equals_uninterrupted(cli: Cli, tmp_path: Path) -> N
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
-    assert b"train.py resume=cut" in errors
+    assert b"train resume=cut" in errors
     states = torch.load(last, weights_only=True)["callbacks"]["RandomState"]["processes"]
     assert not torch.equal(states[0]["cpu"], states[1]["cpu"])
     assert cli("train.py", "resume=cut").returncode == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -120,13 +119,8 @@ def test_a_run_that_is_worse_than_its_start_says_so_first(
     before, after = result["dev_untuned"], result["dev"]["spearman"]
     assert after < before - 1
     assert result["worse_than_untuned"] is True
-    said = re.compile(
-        rf"selected weights \(dev (\S+)\) are worse than the untuned model \(dev {before:.2f}\): lower"
-    )
     [log] = logged
-    [selected] = said.findall(log)
-    # The ranks of collapsed weights are rounding errors, and differ a little in the report.
-    assert float(selected) == pytest.approx(after, abs=1)
+    assert "selected weights are worse than the untuned model: lower" in log
     assert metrics(uninterrupted)["worse_than_untuned"] is False
     assert "worse than" not in (uninterrupted / "train.log").read_text()
 

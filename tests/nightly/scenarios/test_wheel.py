@@ -113,7 +113,7 @@ def program(environment: Path, opened: Path, tmp_path: Path) -> Iterator[Program
 
     for name, text in {
         "sts_lightning": "",
-        "loss/mine.yaml": "defaults: [pearson]\nofficial: true\n",
+        "loss/mine.yaml": "defaults: [cosent]\nscale: 10.0\n",
         "reproduce/mine.yaml": TABLE,
     }.items():
         path = tmp_path / "conf" / name
@@ -160,7 +160,7 @@ def test_training_and_evaluation(program: Program, tmp_path: Path) -> None:
     trained = program("train", *own, "evaluation.final=false", "hydra.run.dir=run")
     assert trained.returncode == 0, trained.stderr
     assert str(tmp_path / "conf") in trained.stdout
-    assert RunFolder(tmp_path / "run").load_config().loss.official is True
+    assert RunFolder(tmp_path / "run").load_config().loss.scale == 10.0
     evaluated = program("eval", "ckpt=run", "test=mine.csv", "hydra.run.dir=scores")
     assert evaluated.returncode == 0, evaluated.stderr
     assert "mine" in RunFolder(tmp_path / "scores").metrics().scores
@@ -179,7 +179,7 @@ def test_mistakes_and_hydras_options(program: Program, tmp_path: Path) -> None:
     assert debugged.returncode == 1
     assert "Traceback" in debugged.stderr
     shown = program("train", "--cfg", "job", "loss=mine", "--package", "loss")
-    assert "official: true" in shown.stdout
+    assert "scale: 10.0" in shown.stdout
     helped = program("train", "--help")
     assert ", mine, " in helped.stdout
     assert sorted(path.name for path in tmp_path.iterdir()) == ["conf"]

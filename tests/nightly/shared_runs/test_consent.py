@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -21,24 +20,6 @@ from tests.support.run_entries import SHORT, edit, train_py
 from tests.support.two_runs import ONE, TWO, write_experiments
 
 Config = Callable[..., DictConfig]
-
-
-def test_how_to_resume_names_the_consent(
-    own: str, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commands = []
-
-    def stop(*arguments: Any, **settings: Any) -> None:
-        (command,) = (each for each in arguments if isinstance(each, str) and "resume=" in each)
-        commands.append(command)
-        raise ConfigError("enough")
-
-    monkeypatch.setattr("sts_lightning.workflows.train.make_trainer", stop)
-    for name, more in (("own", [f"loss._target_={own}"]), ("plain", [])):
-        with pytest.raises(ConfigError, match="enough"):
-            train_in(tmp_path / name, config(*SHORT[:-1], *more))
-    assert commands[0].endswith(f"resume={tmp_path / 'own'} trust=true")
-    assert commands[1].endswith(f"resume={tmp_path / 'plain'}")
 
 
 def test_code_of_a_model_with_the_users_word(

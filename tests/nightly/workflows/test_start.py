@@ -97,7 +97,7 @@ def test_a_run_that_has_moved_starts_from_the_one_beside_it(
     ("argument", "message"),
     [
         ("trainer.max_epoch=2", "trainer.max_epoch"),
-        ("optim.schedule=step", "optim.schedule=step is not among"),
+        ("optim.schedule=step", "optim.schedule=step: Input should be"),
         ("optim.freeze=encoder", "optim.freeze=encoder leaves nothing to train"),
         ("model.name=absent/model", "absent/model"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import shlex
 import signal
 from collections.abc import Callable
@@ -14,7 +13,6 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.cli.hydra_app import storage_error
 from sts_lightning.core.errors import InterruptedRunError, TrainingError
 from sts_lightning.core.signals import Stopped
 from sts_lightning.runs.folder import RunFolder
@@ -92,6 +90,3 @@ def test_the_resume_command_can_be_typed(
     resume = str(caught.value).partition("Resume with: ")[2]
     override = OverridesParser.create().parse_override(shlex.split(resume)[-1])
     assert (override.key_or_group, override.value()) == ("resume", run.name)
-    error = storage_error(OSError(errno.ENOSPC, "full"), str(run.path))
-    override = OverridesParser.create().parse_override(shlex.split(str(error).partition(": ")[2])[-1])
-    assert override.value() == str(run.path)

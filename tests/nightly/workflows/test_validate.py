@@ -38,8 +38,8 @@ SETTINGS: list[tuple[list[str], str]] = [
     (["callbacks=ema", "callbacks.ema.decay=1.5"], "callbacks.ema"),
     (["callbacks=early_stopping", "+callbacks.early_stopping.min_delta=inf"], "early_stopping.min_delta"),
     # Types that would be taken for something else
-    (["loss.official=no"], "loss.official"),
-    (["loss.official=2"], "loss.official"),
+    (["loss=infonce", "loss.positive_negatives=no"], "loss.positive_negatives"),
+    (["loss=infonce", "loss.positive_negatives=2"], "loss.positive_negatives"),
     (["data.batch_size='16'"], "data.batch_size"),
     (["data.batch_size=true"], "data.batch_size"),
     ([*TRIPLETS, "loss.temperature='0.1'"], "loss.temperature"),
@@ -52,7 +52,7 @@ SETTINGS: list[tuple[list[str], str]] = [
     (["loss._target_=builtins.dict"], "loss._target_"),
     (["loss._target_=builtins.print"], "loss"),
     (["data._target_=sts_lightning.nothing.At"], "data._target_"),
-    (["~loss.official", "loss._target_=torch.nn.Identity"], "loss"),
+    (["loss._target_=torch.nn.Identity"], "loss"),
     (["+callbacks.x._target_=torch.nn.GELU"], "callbacks.x._target_"),
     # Arguments of the Trainer
     (["+trainer.extra.foo=1"], "trainer.extra.foo"),

@@ -17,16 +17,6 @@ from tests.support.card_runs import SETTINGS, write_run
 from tests.support.command_line import leaves
 
 
-@pytest.mark.parametrize("place", ["FILE/x", "FILE/x/y", "/proc/x"])
-def test_an_export_to_a_place_that_cannot_be_made(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(RunFolder, "load_config", lambda *_: None)
-    place = place.replace("FILE", str(tmp_path / "file"))
-    assert f"{place} cannot be made" in leaves("export", "run", place, capsys=capsys)
-
-
 @pytest.mark.parametrize("options", [["--push", "me/mine"], ["--push", "me/mine", "--private"], ["--push"]])
 def test_the_upload_of_0_3_is_a_command_of_the_hub(
     options: list[str], capsys: pytest.CaptureFixture[str]

@@ -73,7 +73,6 @@ def test_wrong_command_lines(arguments: list[str], message: str, capsys: pytest.
         (["leaks", "FILE", "--against", "FILE", "--list", "FOLDER"], "--list"),
         (["leaks", "FILE", "--near", "2"], "--near"),
         (["runs", "list", "FOLDER", "--csv", "MISSING/a.csv"], "--csv"),
-        (["export", "FOLDER", "FILE/x"], "mine.csv/x"),
     ],
 )
 def test_commands(

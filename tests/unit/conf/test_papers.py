@@ -17,7 +17,12 @@ from sts_lightning.core.errors import ConfigError
 CLASSES, PAIRS = 942_069, 5_398
 """Examples of the code's two files: SNLI and MultiNLI, and the filtered pairs."""
 
-LABELS = {"loss.official": (False, True), "loss.clamp": ("both", "left")}
+LOSS = "sts_lightning.losses.regression.SmoothK2Loss"
+
+LABELS = {
+    "loss._target_": (LOSS, "sts_lightning.papers.losses.paper_code.PaperCodeSmoothK2Loss"),
+    "loss.clamp": ("both", "left"),
+}
 
 RUN = {"seed": (1, 777), "data.seed": (1, 777), "precision": ("auto", "32-true"), **LABELS}
 
@@ -89,6 +94,13 @@ def test_the_steps_are_those_of_the_code(experiment: str) -> None:
         assert code.trainer.val_every == every
     scheduled = script.epochs * script.examples // nominal
     assert round(code.optim.stretch * steps) == pytest.approx(scheduled, rel=3e-3)
+
+
+@pytest.mark.parametrize("loss", ["l1", "mse", "smooth_k2", "translated_relu"])
+def test_each_penalty_has_a_variant(loss: str) -> None:
+    code = variant("regression_nli", "papers=code", f"loss={loss}")
+    alone = variant("regression_nli", f"loss=paper_code_{loss}", "loss.clamp=left")
+    assert code.loss == alone.loss
 
 
 def test_what_is_given_takes_precedence() -> None:

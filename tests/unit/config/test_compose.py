@@ -100,24 +100,22 @@ def test_a_run_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("defaults", "official"),
-    [("[_self_, pearson]", False), ("[pearson, _self_]", True), ("[/loss/pearson@_here_, _self_]", True)],
+    ("defaults", "scale"),
+    [("[_self_, cosent]", 20.0), ("[cosent, _self_]", 10.0), ("[/loss/cosent@_here_, _self_]", 10.0)],
 )
 def test_a_file_has_the_same_settings_wherever_it_is_chosen(
-    defaults: str, official: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    defaults: str, scale: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "loss").mkdir()
-    (tmp_path / "loss" / "first.yaml").write_text(f"defaults: {defaults}\nofficial: true\n")
+    (tmp_path / "loss" / "first.yaml").write_text(f"defaults: {defaults}\nscale: 10.0\n")
     (tmp_path / "experiment").mkdir()
-    text = (
-        "defaults: [/loss@loss.parts.b: first, override /loss: joint]\nloss: {parts: {b: {official: true}}}\n"
-    )
+    text = "defaults: [/loss@loss.parts.b: first, override /loss: joint]\nloss: {parts: {b: {scale: 5.0}}}\n"
     (tmp_path / "experiment" / "mine.yaml").write_text(f"# @package _global_\n{text}")
     monkeypatch.setenv(VARIABLE, str(tmp_path))
     chosen = check_config(compose_train(["loss=first"])).loss
-    assert chosen.official == official
+    assert chosen.scale == scale
     parts = check_config(compose_train(["experiment=mine", "+loss@loss.parts.a=first"])).loss.parts
-    assert (parts.a, parts.b) == (chosen, {**chosen, "official": True})
+    assert (parts.a, parts.b) == (chosen, {**chosen, "scale": 5.0})
     mix = ["loss=mix", "+loss@loss.terms.c=divided", "loss@loss.terms.c.inner=first"]
     assert check_config(compose_train(mix)).loss.terms.c.inner == chosen
 
@@ -136,18 +134,12 @@ def test_parts_have_the_order_in_which_they_are_chosen_and_settings_of_their_own
     [
         ("loss=joint loss.parts={nli:infonce}", "+loss@loss.parts.nli=infonce"),
         ("data=joint data.parts={nli:nli_triplets}", "+data@data.parts.nli=nli_triplets"),
-        (
-            "data=joint data.parts={qa:{data:triplets_file,path:a.csv,columns:[q,a],batch_size:96}}",
-            "+data@data.parts.qa=triplets_file +data.parts.qa.path=a.csv 'data.parts.qa.columns=[q, a]' "
-            "data.parts.qa.batch_size=96",
-        ),
+        ("data=joint data.parts={qa:{data:triplets_file,path:a.csv}}", "+data@data.parts.qa=triplets_file"),
         ("loss=divided loss.inner=infonce", "loss@loss.inner=infonce"),
-        ("loss=divided loss.inner={loss:gist,guide:self}", "loss@loss.inner=gist loss.inner.guide=self"),
+        ("loss=divided loss.inner={loss:gist,guide:self}", "loss@loss.inner=gist"),
         ("loss=mix +loss@loss.terms.a=divided loss.terms.a.inner=gist", "loss@loss.terms.a.inner=gist"),
         ("experiment=minilm_joint data.parts.nli.data=toy", "data@data.parts.nli=NAME"),
         ("loss=joint loss@loss.parts.nli=infonce", "+loss@loss.parts.nli=infonce"),
-        ("loss=divided +loss@loss.inner=infonce", "loss@loss.inner=NAME"),
-        ("experiment=minilm_joint +loss@loss.parts.nli=infonce", "loss@loss.parts.nli=NAME"),
     ],
 )
 def test_a_choice_within_another_that_is_typed_wrong_is_answered_by_the_right_words(
@@ -155,7 +147,7 @@ def test_a_choice_within_another_that_is_typed_wrong_is_answered_by_the_right_wo
 ) -> None:
     overrides = typed.split()
     check_choices(overrides)
-    with pytest.raises(ConfigError, match=rf"\s{re.escape(words)}(\.?$| \()"):
+    with pytest.raises(ConfigError, match=rf"\s{re.escape(words)}( and its|\.?$)"):
         check_config(compose_train(overrides))
 
 
@@ -165,9 +157,7 @@ def test_names_in_a_file_of_the_users_own_are_answered_too(
     (tmp_path / "loss").mkdir()
     (tmp_path / "loss" / "two.yaml").write_text("defaults: [mix, _self_]\nterms: {a: pearson, b: null}\n")
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    with pytest.raises(
-        ConfigError, match=r"defaults list of a file: - /loss@loss\.terms\.a: pearson"
-    ) as caught:
+    with pytest.raises(ConfigError, match=r"typed as \+loss@loss\.terms\.a=pearson") as caught:
         check_config(compose_train(["loss=two"]))
     assert caught.value.key == "loss.terms.a"
 

@@ -17,21 +17,19 @@ Config = Callable[..., DictConfig]
 @pytest.mark.parametrize(
     ("overrides", "key", "named"),
     [
-        (["loss=infonce", "loss.temperature=hot"], "loss.temperature", ["'hot'", "float"]),
-        (["data.filter=exat"], "data.filter", ["exat", "none, exact, normalized"]),
-        (["model.pooling=max"], "model.pooling", ["max", "cls, mean"]),
-        (["optim.schedule=step"], "optim.schedule", ["step", "linear, cosine"]),
-        (["evaluation.aggregate=median"], "evaluation.aggregate", ["median", "all, mean, wmean"]),
+        (["loss=infonce", "loss.temperature=hot"], "loss.temperature", ["hot", "valid number"]),
+        (["data.filter=exat"], "data.filter", ["exat", "'none', 'exact' or 'normalized'"]),
+        (["model.pooling=max"], "model.pooling", ["max", "'cls', 'mean'"]),
+        (["optim.schedule=step"], "optim.schedule", ["step", "'linear', 'cosine'"]),
+        (["evaluation.aggregate=median"], "evaluation.aggregate", ["median", "'all', 'mean' or 'wmean'"]),
         (["precision=8-bit"], "precision", ["8-bit"]),
-        (["precision=bf16"], "precision", ["Did you mean bf16-mixed?"]),
-        (["precision=32"], "precision", ["Did you mean 32-true?"]),
         (["optim.lr=nan"], "optim.lr", ["nan"]),
         (["seed=-1"], "seed", ["-1"]),
-        (["optim.betas=[0.9]"], "optim.betas", ["two numbers in [0, 1)"]),
-        (["+loss.temprature=1"], "loss.temprature", ["official"]),
+        (["optim.betas=[0.9]"], "optim.betas", ["at least 2 items"]),
+        (["loss=cosent", "+loss.temprature=1"], "loss.temprature", ["scale"]),
         (["loss=infonce", "+loss.temprature=1"], "loss.temprature", ["temperature?"]),
         (["loss._target_=sts_lightning.losses.none.None"], "loss._target_", ["losses.none.None"]),
-        (["data.batch_size=many"], "data.batch_size", ["'many'", "int"]),
+        (["data.batch_size=many"], "data.batch_size", ["many", "valid integer"]),
     ],
 )
 def test_mistakes_are_named(overrides: list[str], key: str, named: list[str], config: Config) -> None:
@@ -116,13 +114,13 @@ def test_a_setting_that_others_refer_to(config: Callable[..., DictConfig]) -> No
     ("overrides", "lines"),
     [
         (
-            ["+optim.lrr=1", "optim.lr=-1", "seed=-1", "evaluation.final=7", "loss.official=7"],
+            ["+optim.lrr=1", "optim.lr=-1", "seed=-1", "evaluation.final=7", "loss=l1", "loss.spacing=x"],
             [
                 "4 mistakes:",
-                "seed must lie between 0 and 4294967295, got -1.",
-                "optim.lr must be positive, got -1.0.",
                 "optim.lrr: no such setting. Did you mean optim.lr?",
-                "evaluation.final=7 is not among true, false.",
+                "seed=-1: Input should be greater than or equal to 0.",
+                "optim.lr=-1.0: Input should be greater than 0.",
+                "evaluation.final=7: Input should be a valid boolean.",
             ],
         ),
         (
@@ -130,18 +128,18 @@ def test_a_setting_that_others_refer_to(config: Callable[..., DictConfig]) -> No
             [
                 "4 mistakes:",
                 "model.name is required. Set it on the command line: model.name=...",
-                "optim.lr must be positive, got nan.",
-                "optim.schedule=cos is not among linear, cosine, constant_with_warmup. Did you mean cosine?",
-                "trainer.wise_ft must be a share from 0 to 1, got [nan].",
+                "optim.lr=nan: Input should be a finite number.",
+                "optim.schedule=cos: Input should be 'linear', 'cosine' or 'constant_with_warmup'.",
+                "trainer.wise_ft=[nan]: Input should be a finite number.",
             ],
         ),
         (
-            ["data=pairs_file", "+loss.x=1", "data.batch_size=many"],
+            ["data=pairs_file", "loss=cosent", "+loss.x=1", "data.batch_size=many"],
             [
                 "3 mistakes:",
                 "path is required. Set it on the command line: path=...",
-                "loss.x: no such setting. There are: official. '~loss.x' leaves out what an experiment sets.",
-                "data.batch_size='many' is not of type int.",
+                "loss.x: no such setting. There are: scale. '~loss.x' leaves out what an experiment sets.",
+                "data.batch_size=many: Input should be a valid integer.",
             ],
         ),
     ],

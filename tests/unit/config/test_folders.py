@@ -90,7 +90,7 @@ def test_everything_else_is_left_to_hydra(
 
 def test_composing_finds_a_choice_of_the_user_and_prefers_it(empty: Path) -> None:
     add(empty, "conf/sts_lightning", "")
-    add(empty, "conf/loss/mine.yaml", "defaults: [pearson]\nofficial: true\n")
+    add(empty, "conf/loss/mine.yaml", "defaults: [cosent]\nscale: 10.0\n")
     add(
         empty, "conf/prompt/eol.yaml", (CONF / "prompt/eol.yaml").read_text().replace("in one word", "in two")
     )
@@ -99,11 +99,11 @@ def test_composing_finds_a_choice_of_the_user_and_prefers_it(empty: Path) -> Non
         table = compose("train", ["experiment=mixcse", "scale=minilm", "callbacks=rank_monitor"])
         repository = GlobalHydra.instance().config_loader().list_groups("")
         assert "mine" in GlobalHydra.instance().config_loader().get_group_options("loss")
-    assert cfg.loss.official is True
+    assert cfg.loss.scale == 10.0
     assert "in two" in cfg.prompt.template
     assert {"experiment", "papers"} <= set(repository)
     assert (table.loss._target_, table.trainer.max_steps) == (
-        "sts_lightning.papers.losses.mixcse.MixCSELoss",
+        "sts_lightning.papers.losses.paper_code.PaperCodeMixCSELoss",
         60,
     )
 

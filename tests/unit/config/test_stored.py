@@ -239,3 +239,16 @@ def test_a_class_that_moved_is_known_by_its_old_name(tmp_path: Path) -> None:
         assert values["loss"]["terms"]["a"] == {"_target_": f"sts_lightning.{new}", "x": 1}
         assert values["model"] == {"_target_": f"lightning.{old}"}
         assert callable(get_object(f"sts_lightning.{new}"))
+
+
+def test_what_the_papers_code_does_was_a_setting(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(
+        "loss: {_target_: sts_lightning.losses.l1.L1Loss, clamp: left, official: true}\n"
+        "auxiliary: {_target_: sts_lightning.losses.pearson.PearsonLoss, official: false}\n"
+        "other: {_target_: mine.Loss, official: true}\n"
+    )
+    assert read_settings(tmp_path / "config.yaml") == {
+        "loss": {"_target_": "sts_lightning.papers.losses.paper_code.PaperCodeL1Loss", "clamp": "left"},
+        "auxiliary": {"_target_": "sts_lightning.losses.pearson.PearsonLoss"},
+        "other": {"_target_": "mine.Loss", "official": True},
+    }

@@ -23,58 +23,28 @@ def sixteen_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def system(root: Path, groups: str, files: dict[str, str]) -> Path:
-    for name, text in {"proc/self/cgroup": groups, **files}.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
+def system(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     return root
 
 
-V1 = "12:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/docker/abc\n"
-
-
 @pytest.mark.parametrize(
-    ("groups", "files", "expected"),
+    ("files", "expected"),
     [
-        (
-            V1,
-            {
-                "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us": "300000\n",
-                "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us": "100000\n",
-            },
-            3,
-        ),
-        (
-            V1,  # the path is the host's, and the container sees its own group as the root
-            {
-                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000\n",
-                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
-            },
-            1,
-        ),
-        (
-            V1,
-            {
-                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1\n",
-                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
-            },
-            16,
-        ),
-        ("0::/\n", {"sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2),
-        ("0::/\n", {"sys/fs/cgroup/cpu.max": "250000 100000\n"}, 3),
-        ("0::/\n", {"sys/fs/cgroup/cpu.max": "10000 100000\n"}, 1),
-        ("0::/\n", {"sys/fs/cgroup/cpu.max": "max 100000\n"}, 16),
-        ("0::/\n", {"sys/fs/cgroup/cpu.max": "6400000 100000\n"}, 16),
-        ("0::/\n", {}, 16),
-        (
-            "0::/pod/one\n",  # the limit of the pod is below that of its container
-            {"sys/fs/cgroup/pod/one/cpu.max": "800000 100000", "sys/fs/cgroup/pod/cpu.max": "400000 100000"},
-            4,
-        ),
+        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 16),
+        ({"cpu.max": "250000 100000\n"}, 3),
+        ({"cpu.max": "10000 100000\n"}, 1),
+        ({"cpu.max": "max 100000\n"}, 16),
+        ({"cpu.max": "6400000 100000\n"}, 16),
+        ({}, 16),
     ],
 )
-def test_cores_of_a_container(groups: str, files: dict[str, str], expected: int, tmp_path: Path) -> None:
-    root = system(tmp_path, groups, files)
+def test_cores_of_a_container(files: dict[str, str], expected: int, tmp_path: Path) -> None:
+    root = system(tmp_path, files)
     assert count_cores(root) == expected
     set_cpu_defaults(root)
     assert os.environ.get(THREADS) == (None if expected == 16 else str(expected))
@@ -87,7 +57,7 @@ def test_cores_of_other_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_the_user_has_set_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = system(tmp_path, "0::/\n", {"sys/fs/cgroup/cpu.max": "200000 100000\n"})
+    root = system(tmp_path, {"cpu.max": "200000 100000\n"})
     for name in VARIABLES:
         monkeypatch.setenv(name, "7")
     set_cpu_defaults(root)

@@ -15,7 +15,7 @@ from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.joint import JointLoss
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.training.assembly import make_data
-from sts_lightning.workflows.checks import check_fit
+from sts_lightning.workflows.preflight import check_fit
 from tests.support.parts import part
 
 Config = Callable[..., DictConfig]

@@ -28,7 +28,7 @@ from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.vector_distillation import VectorDistillationLoss
 from sts_lightning.papers.losses.infocse import InfoCSELoss
-from sts_lightning.workflows.checks import check_examples
+from sts_lightning.workflows.preflight import check_examples
 from tests.support.data_modules import data_module, training
 
 LISTS = [

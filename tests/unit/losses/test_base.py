@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -17,12 +18,17 @@ from sts_lightning.losses.cosent import CoSENTLoss
 from sts_lightning.losses.energy import EnergyLoss
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.regression import SiameseRegressionLoss
+from sts_lightning.papers.losses.mixcse import MixCSELoss
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from tests.support.loss_cases import DIMENSION, batch, further, make
 
 STEMS = sorted(all_losses())
 
-ORDERED = {"mixcse": "mixes neighbours", "contrastive_tension": "pairs neighbours", "divided": "by order"}
+ORDERED = {
+    **dict.fromkeys(("mixcse", "paper_code_mixcse"), "mixes neighbours"),
+    "contrastive_tension": "pairs neighbours",
+    "divided": "by order",
+}
 """Losses that depend on the order of the batch."""
 
 
@@ -62,10 +68,11 @@ def check_finite(loss: Loss, views: torch.Tensor, labels: torch.Tensor | None) -
 def test_gradient_of_the_embeddings(stem: str) -> None:
     loss = smooth(stem)
     views, labels = batch(loss)
-    if stem == "mixcse":  # its mixtures have no gradient by definition
-        mixed = loss._mixed  # type: ignore[operator]
-        constant = mixed(torch.nn.functional.normalize(views[1], dim=-1))
-        loss._mixed = lambda vectors: constant  # type: ignore[assignment]
+    if isinstance(loss, MixCSELoss):  # its mixtures have no gradient by definition
+        first, second = torch.nn.functional.normalize(views, dim=-1) if stem == "mixcse" else views
+        mixtures = [loss.mixed(second)] if stem == "mixcse" else [loss.mixed(second), loss.mixed(first)]
+        constants = itertools.cycle(mixtures)
+        loss.mixed = lambda vectors: next(constants)  # type: ignore[method-assign]
     views.requires_grad_()
     assert torch.autograd.gradcheck(lambda v: compute(loss, v, labels), (views,), atol=1e-6)
 

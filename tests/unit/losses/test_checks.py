@@ -13,7 +13,7 @@ from sts_lightning.core.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss, Needs, check_declared, check_scalar
 from sts_lightning.testing.toy import toy
-from sts_lightning.workflows.checks import check_fit
+from sts_lightning.workflows.preflight import check_fit
 from tests.support.data_modules import data_module
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from inspect import signature
 from typing import Any
 
 import pytest
@@ -31,11 +30,6 @@ def gpu() -> Iterator[EmulatedGPU]:
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     *((stem, {}) for stem in sorted(all_losses())),
-    *(
-        (stem, {"official": True})
-        for stem, kind in all_losses().items()
-        if "official" in signature(kind).parameters
-    ),
     ("gist", {"guide": "teacher"}),
     ("ibn", {"equal_sentences": "positives"}),
     ("infonce", {"positive_negatives": True}),

@@ -327,16 +327,9 @@ def test_losses_around_others_hand_the_numbers_on() -> None:
         assert (around.needs.views, around.needs.more_views) == ((2, 3), True)
 
 
-def test_the_papers_code_masks_nothing() -> None:
-    views = torch.from_numpy(np.random.default_rng(4).normal(size=(2, 6, 5)))
-    ids = torch.zeros(2, 6, dtype=torch.int64)
-    for loss in (MixCSELoss(official=True), RankCSELoss(official=True, distillation_weight=0)):
-        torch.testing.assert_close(loss(views, sentence_ids=ids), loss(views))
-
-
 def test_every_loss_that_can_mask_takes_the_numbers() -> None:
     found = {
         stem for stem, kind in all_losses().items() if "mask_repeats" in inspect.signature(kind).parameters
-    }
+    } - {"paper_code_mixcse", "paper_code_rankcse"}
     assert found == set(LOSSES) | {"bixse", "contrastive_tension"}
     assert all("sentence_ids" in all_losses()[stem].needs.inputs for stem in found)

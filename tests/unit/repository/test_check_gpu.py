@@ -10,7 +10,7 @@ import torch
 from transformers import MistralConfig
 
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.planning import plan
+from sts_lightning.planning import cost
 
 REPORT = """<testsuites><testsuite>
 <testcase name="good"/><testcase name="bad[a|b]"><failure/></testcase>
@@ -85,7 +85,7 @@ def test_the_model_is_read_like_any_other(tmp_path: Path) -> None:
 def test_the_plan_knows_the_speed_of_a_card_by_its_name(
     card: str, known: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "this_card", lambda: plan.Card(card, 10**10))
+    monkeypatch.setattr(cost, "this_card", lambda: cost.Card(card, 10**10))
     found = check_gpu.this_card()
-    speed = plan.CARDS[known].half if known else 0.0
+    speed = cost.CARDS[known].half if known else 0.0
     assert (found.half, found.memory) == (speed, 10**10)  # memory is that of the card itself

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.config import folders as conf_folders
-from sts_lightning.config.folders import ENTRIES, Entry, command_line, script_of, typed_here
+from sts_lightning.config.folders import ENTRIES, Entry, command_line, script_of
 from tests.conftest import CONF, ROOT
 
 
@@ -15,7 +15,6 @@ from tests.conftest import CONF, ROOT
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The package is in site-packages, and the working directory has a train.py of the user's."""
     monkeypatch.setattr(conf_folders, "PACKAGED", tmp_path / "site-packages/sts_lightning/conf")
-    monkeypatch.setattr(conf_folders, "SCRIPTS", tmp_path / "site-packages/sts_lightning/cli/entries")
     (tmp_path / "here").mkdir()
     (tmp_path / "here/train.py").touch()
     monkeypatch.chdir(tmp_path / "here")
@@ -28,41 +27,16 @@ def test_scripts_are_there_and_alone(entry: Entry) -> None:
     assert beside == {"__init__", *ENTRIES}, "a module beside a script would hide one of its name"
 
 
-@pytest.mark.parametrize("program", ["train.py", "../elsewhere/train.py", str(ROOT / "eval.py")])
-def test_a_script_of_a_checkout_names_scripts(
-    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", [program])
-    folder = program.rpartition("/")[0]
-    typed = f"{folder}/" if folder else ""
-    assert command_line("train", "resume=runs/a b") == f"python {typed}train.py 'resume=runs/a b'"
-    assert command_line("eval") == f"python {typed}eval.py"
-
-
-def test_the_program_names_scripts_in_the_checkout_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.argv", ["bin/sts-lightning", "verify"])
+def test_scripts_are_named_in_the_checkout_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert command_line("train", "x=1") == "python train.py x=1"
     monkeypatch.chdir(tmp_path)
     assert command_line("train", "x=1") == "sts-lightning train x=1"
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_the_command_that_was_typed_is_named(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("sys.argv", [str(script_of(entry)), "seed=1"])
-    assert command_line(entry, "seed=1") == f"sts-lightning {entry} seed=1"
-
-
 @pytest.mark.usefixtures("installed")
-def test_an_installation_has_no_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["bin/sts-lightning", "verify"])
+def test_an_installation_has_no_scripts() -> None:
     assert command_line("train", "resume=x") == "sts-lightning train resume=x"
-    told = typed_here("python train.py -m seed=1, then python eval.py ckpt=x, then sts-lightning runs x")
-    assert told == "sts-lightning train -m seed=1, then sts-lightning eval ckpt=x, then sts-lightning runs x"
 
 
 def test_the_configuration_is_where_the_scripts_are() -> None:

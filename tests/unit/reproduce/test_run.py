@@ -9,7 +9,7 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.core.errors import ConfigError, FailedJobsError, UserError
-from sts_lightning.planning import plan
+from sts_lightning.planning import cost
 from sts_lightning.reproduce import run
 from sts_lightning.reproduce.run import list_tables, open_launcher, print_plan, reproduce
 from sts_lightning.reproduce.table import Row, Table
@@ -63,9 +63,9 @@ def test_a_plan_has_each_run_and_the_cost_of_each_row(
         of: dict[str, DictConfig] = dict(runs)
         names = [cfg.loss._target_.split(".")[-1] for cfg in of.values()]
         assert names == list(seconds)  # once for both seeds
-        return [plan.Plan(*[None] * 9, seconds[name], ()) for name in names]  # type: ignore[arg-type]
+        return [cost.Cost(*[None] * 9, seconds[name], ()) for name in names]  # type: ignore[arg-type]
 
-    monkeypatch.setattr(plan, "print_plans", plans)
+    monkeypatch.setattr(cost, "print_costs", plans)
     for seed, folder in enumerate(folders(table, "plain"), 1):
         finish(folder, 1.0, seed)
     print_plan(table, 2, "h100")

@@ -94,13 +94,6 @@ def test_published_values_are_those_of_the_papers() -> None:
         ("title: x", "rows"),
         ("title: x\nrows: {a: {trian: []}}", "rows.a.trian"),
         ("title: x\nseeds: [one]\nrows: {a: []}", "seeds"),
-        ("title: x\nrows: {a: []}\nbaselines: [c]", "baselines names c, not among rows"),
-        ("title: x\nrows: {a: []}\npublished: {m: {b: []}}", "published.m.b is not among rows"),
-        ("title: x\nrows: {a: []}\npublished: {m: {a: [1.0]}}", "has 1 values for 0 columns"),
-        (
-            "title: x\nrows: {a: []}\npublished: {cited: {b: []}}\nwhy: {c: x}",
-            "published.cited.b is not among why",
-        ),
         ("title: [x", "cannot be read"),
         ("- title", "must hold keys and values"),
     ],

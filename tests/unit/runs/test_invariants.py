@@ -40,7 +40,7 @@ SPLIT = ("seed", "limit", "dev_path", "dev_split", "dev_fraction", "dev_part", "
 DEV = {"dev", *(f"data.{name}" for name in SPLIT)}
 """Settings that decide which pairs select the weights."""
 
-ARGUMENTS = [*COMPONENTS, "data.batch_size", "loss.official", "model.max_length", "callbacks.ema.decay"]
+ARGUMENTS = [*COMPONENTS, "data.batch_size", "loss.scale", "model.max_length", "callbacks.ema.decay"]
 
 
 OF_TRAINING = declared(TrainConfig)

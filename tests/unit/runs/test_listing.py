@@ -13,7 +13,7 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.listing import distinguishing, find_runs, group_seeds
 from sts_lightning.runs.metrics import RunMetrics
 
-PEARSON = {"_target_": "sts_lightning.losses.pearson.PearsonLoss", "official": False}
+PEARSON = {"_target_": "sts_lightning.losses.pearson.PearsonLoss"}
 INFONCE = {"_target_": "sts_lightning.losses.infonce.InfoNCELoss", "temperature": 0.05}
 
 

@@ -11,7 +11,7 @@ from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data.dev_and_tests import DevAndTests
 from sts_lightning.training.assembly import assemble, make_data
-from sts_lightning.workflows.checks import check_parts
+from sts_lightning.workflows.preflight import check_components
 from tests.conftest import CONF
 from tests.support.parts import losses, part
 
@@ -50,9 +50,9 @@ def test_settings_of_the_top_level_reach_every_data_set(
     fits = check_config(config(f"data={choice}", *loss, *path, *given, *further))
     if choice in OWN:
         with pytest.raises(ConfigError, match="dev=stsb_clean has no effect on this data"):
-            check_parts(assemble(fits, "meta"))
+            check_components(assemble(fits, "meta"))
     else:
-        check_parts(assemble(fits, "meta"))
+        check_components(assemble(fits, "meta"))
         assert (made[-1].root, made[-1].text, made[-1].dev) == ("elsewhere", "prepared", "stsb_clean")
     if path and not choice.endswith("_hub"):  # which reads no file of this machine
         with pytest.raises(DataError, match=r"mine\.csv"):

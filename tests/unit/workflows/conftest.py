@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.training.assembly import Parts, assemble
+from sts_lightning.training.assembly import Components, assemble
 from sts_lightning.workflows import evaluate, train
 
 
@@ -18,7 +18,7 @@ def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: Any, **__: Any) -> NoReturn:
         raise AssertionError("weights would be loaded")
 
-    def on_meta(cfg: DictConfig, device: str, *further: Any) -> Parts:
+    def on_meta(cfg: DictConfig, device: str, *further: Any) -> Components:
         return assemble(cfg, device, *further) if device == "meta" else load()
 
     monkeypatch.setattr(train, "assemble", on_meta)

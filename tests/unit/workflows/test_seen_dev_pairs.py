@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from omegaconf import OmegaConf
 
-from sts_lightning.workflows.seen_dev_pairs import describe_seen
+from sts_lightning.workflows.preflight import describe_seen
 
 PAIRS = {"dev_path": None, "dev_fraction": 0.1, "seed": 1}
 

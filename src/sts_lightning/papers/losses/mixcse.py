@@ -31,20 +31,11 @@ class MixCSELoss(Loss):
     Use it when training without labels or hard negatives. It is `InfoNCELoss` on two views with B - 1 more
     negatives for each anchor; with triplets, use the real hard negatives of `InfoNCELoss` instead.
 
-    Deviations from the paper's code, which ``official`` switches on: it mixes vectors that are `not
-    normalised
-    <https://github.com/BDBC-KG-NLP/MixCSE_AAAI2022/blob/884145e24a5258c044fedb658df9999f012df875/mixcse/models_mix.py#L230>`_,
-    adds a `mirrored block
-    <https://github.com/BDBC-KG-NLP/MixCSE_AAAI2022/blob/884145e24a5258c044fedb658df9999f012df875/mixcse/models_mix.py#L246-L266>`_
-    of mixed anchors against the positives that the paper does not mention, and `multiplies the left-out
-    logits by 0
-    <https://github.com/BDBC-KG-NLP/MixCSE_AAAI2022/blob/884145e24a5258c044fedb658df9999f012df875/mixcse/models_mix.py#L233-L236>`_,
-    which leaves a constant 1 in the denominator.
+    What the paper's code does otherwise is in `PaperCodeMixCSELoss`.
 
     Args:
         temperature: tau, positive.
         mix: lambda in [0, 1], the weight of the positive in a mixture; 0.2 in the paper's script.
-        official: Whether to reproduce the paper's code, which masks no copies.
         mask_repeats: Whether to leave out candidates with the text of the anchor or of a positive of it.
 
     Example:
@@ -54,16 +45,13 @@ class MixCSELoss(Loss):
 
     needs = Needs(views=(2,), labels=("none",), optional_inputs=("sentence_ids",))
 
-    def __init__(
-        self, temperature: float = 0.05, mix: float = 0.2, official: bool = False, mask_repeats: bool = True
-    ) -> None:
+    def __init__(self, temperature: float = 0.05, mix: float = 0.2, mask_repeats: bool = True) -> None:
         super().__init__()
         check_positive(temperature=temperature)
         check(0 <= mix <= 1, "lie in [0, 1]", mix=mix)
         self.temperature = temperature
         self.mix = mix
-        self.official = official
-        self.mask_repeats = mask_repeats and not official
+        self.mask_repeats = mask_repeats
 
     def forward(
         self, views: Tensor, labels: Tensor | None = None, sentence_ids: Tensor | None = None
@@ -75,25 +63,23 @@ class MixCSELoss(Loss):
             labels: Ignored.
             sentence_ids: Numbers of the sentences, see `false_negatives`; None leaves out nothing.
         """
-        first, second = upcast(views[0]), upcast(views[1])
-        if not self.official:
-            first, second = F.normalize(first, dim=-1), F.normalize(second, dim=-1)
-        size = len(first)
-        next_row = torch.eye(size, dtype=torch.bool, device=views.device).roll(1, dims=1)  # (i, i + 1)
-        empty = 0.0 if self.official else -torch.inf
+        first, second = (F.normalize(upcast(view), dim=-1) for view in views)
         repeated = false_negatives(views, sentence_ids if self.mask_repeats else None)
-        left_out = next_row.T | repeated.roll(-1, dims=1)  # mixture j is mostly the positive of row j + 1
+        # Mixture j is mostly the positive of row j + 1.
+        left_out = next_row(len(first), views.device).T | repeated.roll(-1, dims=1)
         blocks = [
             (cosine_matrix(first, second) / self.temperature).masked_fill(repeated, -torch.inf),
-            (cosine_matrix(first, self._mixed(second)) / self.temperature).masked_fill(left_out, empty),
+            (cosine_matrix(first, self.mixed(second)) / self.temperature).masked_fill(left_out, -torch.inf),
         ]
-        if self.official:
-            mirrored = cosine_matrix(self._mixed(first), second) / self.temperature
-            blocks.append(mirrored.masked_fill(next_row, empty))
-        target = torch.arange(size, device=views.device)
+        target = torch.arange(len(first), device=views.device)
         return F.cross_entropy(torch.cat(blocks, dim=1), target)
 
-    def _mixed(self, vectors: Tensor) -> Tensor:
+    def mixed(self, vectors: Tensor) -> Tensor:
         """Mix each row with the next one, without gradient: (B, D) -> (B, D)."""
         mixed = self.mix * vectors + (1 - self.mix) * vectors.roll(-1, dims=0)
         return mixed.detach()
+
+
+def next_row(size: int, device: torch.device) -> Tensor:
+    """Return a mask (B, B) of each row i and the row i + 1."""
+    return torch.eye(size, dtype=torch.bool, device=device).roll(1, dims=1)

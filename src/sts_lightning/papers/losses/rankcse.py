@@ -28,9 +28,6 @@ Distillation = Literal["listnet", "listmle"]
 TEACHER_TEMPERATURE = 0.025
 """Usual temperature of the teacher's lists."""
 
-TINY = 1e-7
-"""The re-implementation's constant in logarithms."""
-
 
 class RankCSELoss(Loss):
     r"""InfoNCE with ranking consistency and ranking distillation (Liu et al. 2023, arXiv 2305.16726).
@@ -49,13 +46,7 @@ class RankCSELoss(Loss):
 
     with :math:`\pi_i` the order of sentences by falling t_i. ``observed`` has the three terms.
 
-    The authors' code is not public. ``official`` computes the terms as a `public re-implementation
-    <https://github.com/perceptiveshawty/RankCSE/blob/17c5226be5962803f893b80f63e409eea20f27a3/rankcse/models.py#L48-L109>`_
-    does. ListMLE is then the sum over ranks, not the mean, which keeps gamma independent of the batch, and
-    1e-7 is added to each tail sum, relative to the list's largest score. The logarithm of the mixture in JS
-    is clamped from below at 1e-7, so nothing of the mixture remains, and the term is the mean negative
-    entropy of P and Q, whose probabilities are clamped at 1e-7 too. Its ListNet is that of
-    ``teacher_temperature=0.05 positive_in_lists=false``.
+    The authors' code is not public; `PaperCodeRankCSELoss` is a public re-implementation.
 
     Copies of a sentence are no negatives in InfoNCE (``mask_repeats``), and keep their places in the lists.
 
@@ -71,8 +62,6 @@ class RankCSELoss(Loss):
         student_temperature: tau_2, positive.
         teacher_temperature: tau_3, positive; read by ListNet alone. Published: half of tau_2.
         positive_in_lists: Whether the lists of the third term contain the positive.
-        official: Whether to compute consistency and ListMLE as in the public re-implementation, which masks
-            no copies.
         mask_repeats: Whether to leave out candidates with the text of the anchor or of a positive of it.
 
     Example:
@@ -91,7 +80,6 @@ class RankCSELoss(Loss):
         student_temperature: float = 0.05,
         teacher_temperature: float = TEACHER_TEMPERATURE,
         positive_in_lists: bool = True,
-        official: bool = False,
         mask_repeats: bool = True,
     ) -> None:
         super().__init__()
@@ -106,12 +94,11 @@ class RankCSELoss(Loss):
         self.student_temperature = student_temperature
         self.teacher_temperature = teacher_temperature
         self.positive_in_lists = positive_in_lists
-        self.official = official
-        self.mask_repeats = mask_repeats and not official
+        self.mask_repeats = mask_repeats
         self.needs = replace(
             self.needs,
             required_inputs=("teacher",) if distillation_weight else (),
-            optional_inputs=("sentence_ids",),
+            optional_inputs=tuple(name for name in self.needs.optional_inputs if name != "teacher"),
             min_batch=1 if positive_in_lists else 2,
         )
 
@@ -137,8 +124,7 @@ class RankCSELoss(Loss):
         target = torch.arange(len(cosines), device=cosines.device)
         repeated = false_negatives(views, sentence_ids if self.mask_repeats else None)
         contrast = F.cross_entropy((cosines / self.temperature).masked_fill(repeated, -torch.inf), target)
-        compare = negative_entropy if self.official else js_divergence
-        consistency = compare(cosines / self.temperature, cosines.T / self.temperature).mean()
+        consistency = self.divergence(cosines / self.temperature, cosines.T / self.temperature).mean()
         self.observed = {"infonce": contrast.detach(), "consistency": consistency.detach()}
         loss = contrast + self.consistency_weight * consistency
         if not self.distillation_weight:
@@ -150,60 +136,36 @@ class RankCSELoss(Loss):
             student, teacher = _without_diagonal(student), _without_diagonal(teacher)
         if self.distillation == "listnet":
             ranking = F.cross_entropy(student, (teacher / self.teacher_temperature).softmax(dim=1))
-        elif self.official:
-            ranking = summed_list_mle(student, teacher)
         else:
-            ranking = list_mle(student, teacher)
+            ranking = self.list_mle(student, teacher)
         self.observed["distillation"] = ranking.detach()
         return loss + self.distillation_weight * ranking
 
+    def divergence(self, first: Tensor, second: Tensor) -> Tensor:
+        """Compute the Jensen-Shannon divergence of the softmax of corresponding rows: (B, N), (B, N) -> (B,).
 
-def js_divergence(first: Tensor, second: Tensor) -> Tensor:
-    """Compute the Jensen-Shannon divergence of the softmax of corresponding rows: (B, N), (B, N) -> (B,).
+        It lies in [0, log 2].
+        """
+        log_p, log_q = first.log_softmax(dim=1), second.log_softmax(dim=1)
+        mixture = torch.logaddexp(log_p, log_q) - math.log(2)
+        divergences = [(log.exp() * (log - mixture)).sum(dim=1) for log in (log_p, log_q)]
+        return (divergences[0] + divergences[1]) / 2
 
-    It lies in [0, log 2].
-    """
-    log_p, log_q = first.log_softmax(dim=1), second.log_softmax(dim=1)
-    mixture = torch.logaddexp(log_p, log_q) - math.log(2)
-    divergences = [(log.exp() * (log - mixture)).sum(dim=1) for log in (log_p, log_q)]
-    return (divergences[0] + divergences[1]) / 2
+    def list_mle(self, scores: Tensor, reference: Tensor) -> Tensor:
+        """Compute ListMLE (Xia et al. 2008): -log of an order's Plackett-Luce probability, mean over ranks.
 
-
-def list_mle(scores: Tensor, reference: Tensor) -> Tensor:
-    """Compute ListMLE (Xia et al. 2008): -log of the Plackett-Luce probability of the order, mean over ranks.
-
-    Args:
-        scores: Scores of the lists to be ranked, (B, N).
-        reference: Scores whose falling order is the target, (B, N); ties keep the order of the columns.
-    """
-    order = reference.argsort(dim=1, descending=True, stable=True)
-    ranked = scores.gather(1, order)
-    tails = ranked.flip(1).logcumsumexp(dim=1).flip(1)
-    return (tails - ranked).mean()
+        Args:
+            scores: Scores of the lists to be ranked, (B, N).
+            reference: Scores whose falling order is the target, (B, N); ties keep the order of the columns.
+        """
+        ranked = in_order(scores, reference)
+        tails = ranked.flip(1).logcumsumexp(dim=1).flip(1)
+        return (tails - ranked).mean()
 
 
-def negative_entropy(first: Tensor, second: Tensor) -> Tensor:
-    r"""Compute the re-implementation's form of the divergence: (B, N), (B, N) -> (B,).
-
-    .. math:: \frac12 \sum_{p \in \{P, Q\}} \sum_j p_j (\log p_j - 10^{-7}), \quad p_j \ge 10^{-7}
-    """
-    parts = [scores.softmax(dim=1).clamp(min=TINY) for scores in (first, second)]
-    first, second = ((part * (part.log() - TINY)).sum(dim=1) for part in parts)
-    return (first + second) / 2
-
-
-def summed_list_mle(scores: Tensor, reference: Tensor) -> Tensor:
-    """Compute ListMLE as the re-implementation does: summed over ranks, with 1e-7 in each tail sum.
-
-    Args:
-        scores: Scores of the lists to be ranked, (B, N).
-        reference: Scores whose falling order is the target, (B, N); ties keep the order of the columns.
-    """
-    order = reference.argsort(dim=1, descending=True, stable=True)
-    ranked = scores.gather(1, order)
-    ranked = ranked - ranked.amax(dim=1, keepdim=True)
-    tails = ranked.flip(1).logcumsumexp(dim=1).flip(1).exp()  # cumsum has no deterministic form on CUDA
-    return ((tails + TINY).log() - ranked).sum(dim=1).mean()
+def in_order(scores: Tensor, reference: Tensor) -> Tensor:
+    """Sort the scores of each row by falling reference; ties keep the order of the columns."""
+    return scores.gather(1, reference.argsort(dim=1, descending=True, stable=True))
 
 
 def _without_diagonal(square: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sts_lightning.losses.infonce import InfoNCELoss
-from sts_lightning.papers.losses.rankcse import Distillation, RankCSELoss, js_divergence, list_mle
+from sts_lightning.papers.losses.rankcse import Distillation, RankCSELoss
 
 
 def cos(a: np.ndarray, b: np.ndarray) -> float:
@@ -82,8 +82,8 @@ def test_without_its_terms_it_is_infonce() -> None:
 
 def test_divergence_is_between_zero_and_log_two() -> None:
     logits = torch.tensor([[1.0, 2.0, 3.0], [1000.0, 0.0, 0.0]])
-    torch.testing.assert_close(js_divergence(logits, logits), torch.zeros(2))
-    far = js_divergence(torch.tensor([[1000.0, 0.0]]), torch.tensor([[0.0, 1000.0]]))
+    torch.testing.assert_close(RankCSELoss().divergence(logits, logits), torch.zeros(2))
+    far = RankCSELoss().divergence(torch.tensor([[1000.0, 0.0]]), torch.tensor([[0.0, 1000.0]]))
     torch.testing.assert_close(far, torch.tensor([math.log(2)]))
 
 
@@ -92,15 +92,15 @@ def test_list_mle_is_the_probability_of_an_order() -> None:
     scores = torch.randn(1, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     total = 0.0
     for order in itertools.permutations([3.0, 2.0, 1.0]):
-        mean = list_mle(scores, torch.tensor([order], dtype=torch.float64))
+        mean = RankCSELoss().list_mle(scores, torch.tensor([order], dtype=torch.float64))
         total += math.exp(-3 * mean.item())
     assert total == pytest.approx(1.0)
 
 
 def test_the_teachers_own_order_is_the_best() -> None:
     teacher = torch.tensor([[1.0, 0.8, 0.1], [0.8, 1.0, 0.3], [0.1, 0.3, 1.0]])
-    best = list_mle(10 * teacher, teacher)
-    assert best < list_mle(10 * teacher[:, [1, 0, 2]], teacher)
+    best = RankCSELoss().list_mle(10 * teacher, teacher)
+    assert best < RankCSELoss().list_mle(10 * teacher[:, [1, 0, 2]], teacher)
 
 
 def test_only_what_is_needed_is_required() -> None:
@@ -126,30 +126,6 @@ def test_rejected_arguments(argument: dict[str, float]) -> None:
     (name,) = argument
     with pytest.raises(ValueError, match=f"^{name} must"):
         RankCSELoss(**argument)  # type: ignore[arg-type]
-
-
-def slow_official(z: np.ndarray, teacher: np.ndarray) -> float:
-    """The re-implementation's terms, one number after the other."""
-    size, total = len(z[0]), 0.0
-    for i in range(size):
-        lists = [[cos(z[k, i], z[1 - k, j]) / 0.05 for j in range(size)] for k in (0, 1)]
-        total -= math.log(softmax(lists[0])[i])
-        for p in (max(part, 1e-7) for row in lists for part in softmax(row)):
-            total += 0.5 * p * (math.log(p) - 1e-7)
-        student = [score - max(lists[0]) for score in lists[0]]
-        order = sorted(range(size), key=lambda j: -float(teacher[i, j]))
-        for k in range(size):
-            total += math.log(sum(math.exp(student[j]) for j in order[k:]) + 1e-7) - student[order[k]]
-    return total / size
-
-
-def test_official_equals_slow_reference() -> None:
-    rng = np.random.default_rng(1)
-    z, teacher = rng.normal(size=(2, 6, 4)), rng.uniform(-1, 1, size=(6, 6))
-    z[1] = z[0] + 0.1 * z[1]  # scores so far apart that 1e-7 matters
-    value = RankCSELoss(official=True)(torch.from_numpy(z), teacher=torch.from_numpy(teacher))
-    assert value.item() == pytest.approx(slow_official(z, teacher))
-    assert RankCSELoss()(torch.from_numpy(z), teacher=torch.from_numpy(teacher)) < value / 2
 
 
 def test_settings_of_a_term_that_is_left_out() -> None:

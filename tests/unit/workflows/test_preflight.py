@@ -26,14 +26,14 @@ from sts_lightning.regularizers.global_orthogonal import GlobalOrthogonal
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.assembly import assemble, make_data
-from sts_lightning.workflows.checks import (
+from sts_lightning.workflows.preflight import (
     CALLBACKS,
+    check_components,
     check_fit,
     check_machine,
-    check_parts,
     conflicts,
-    make_loggers,
 )
+from sts_lightning.workflows.train import make_loggers
 from tests.conftest import CONF
 from tests.support.loss_cases import batch, further, make
 
@@ -194,7 +194,7 @@ CALLBACK = "+callbacks.mine._target_=lightning.pytorch.callbacks."
         ("model=tiny_mistral trainer.wise_ft=[0.5]", "trainer.wise_ft", "the mean of an adapter"),
         ("path=mine.csv", "path", "path=mine.csv has no effect on this data"),
         ("dev=stsb_clean", "dev", "dev=stsb_clean has no effect on this data"),
-        ("trainer.micro_batch_size=true", "trainer.micro_batch_size", "must be a number of examples"),
+        ("trainer.micro_batch_size=true", "trainer.micro_batch_size", "valid integer"),
         ("+trainer.extra.accumulate_grad_batches=2", "trainer.extra.accumulate_grad_batches", "profiler"),
         (
             "loss=infonce data.kind=sentences data.repetition=0.3 prompt=promptbert",
@@ -212,7 +212,7 @@ def test_what_would_train_something_else(
     overrides: str, key: str, message: str, config: Config, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        check_parts(assemble(check_config(config("data=toy", "name=run", *overrides.split())), "meta"))
+        check_components(assemble(check_config(config("data=toy", "name=run", *overrides.split())), "meta"))
     assert caught.value.key == key
     assert message in str(caught.value)
 
@@ -220,7 +220,7 @@ def test_what_would_train_something_else(
 def test_all_that_does_not_fit_is_told_at_once(config: Config) -> None:
     wrong = ["path=mine.csv", "dev=stsb_clean", "auxiliary=momentum_queue", "+trainer.extra.limit=2"]
     with pytest.raises(ConfigError) as caught:
-        check_parts(assemble(check_config(config("data=toy", "name=run", *wrong)), "meta"))
+        check_components(assemble(check_config(config("data=toy", "name=run", *wrong)), "meta"))
     first, *lines = str(caught.value).splitlines()
     assert first == "4 mistakes:"
     for named in (

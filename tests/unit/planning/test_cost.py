@@ -18,11 +18,11 @@ from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.loading.meta import load_meta, stored_bytes
 from sts_lightning.models.loading.run import build_encoder
-from sts_lightning.planning.plan import CARDS, GIB, Shape, duration, find_card, plan, size, this_card
+from sts_lightning.planning.cost import CARDS, GIB, Shape, cost_of, duration, find_card, size, this_card
 from sts_lightning.reproduce.run import print_plan as print_table
 from sts_lightning.reproduce.table import Row, Table, TableSpec
 from sts_lightning.sweep.grid import Grid
-from sts_lightning.sweep.job_list import print_plan as print_jobs
+from sts_lightning.sweep.plan import print_plan as print_jobs
 from tests.conftest import CONF, ROOT
 
 Config = Callable[..., DictConfig]
@@ -48,14 +48,14 @@ def test_weights_gradients_and_optimiser_are_exact(config: Config, model: list[s
     optimizer = torch.optim.AdamW([weight for weight in real.parameters() if weight.requires_grad])
     real.embed_chunk(real.longest_rows(2)).sum().backward()
     optimizer.step()
-    found = plan(cfg, find_card("24GB"))
+    found = cost_of(cfg, find_card("24GB"))
     states = [value for state in optimizer.state.values() for value in state.values()]
     assert found.weights == tensors(real)
     gradients = [weight.grad for weight in real.parameters() if weight.grad is not None]
     assert found.gradients == sum(grad.numel() * grad.itemsize for grad in gradients)
     assert found.optimiser == sum(value.numel() * value.itemsize for value in states)
     two = check_config(config(*TINY[1:], *model, "loss=pearson", "data.batch_size=4", "trainer.devices=2"))
-    assert plan(two, find_card("24GB")).gradients == 2 * found.gradients
+    assert cost_of(two, find_card("24GB")).gradients == 2 * found.gradients
 
 
 def test_the_arithmetic_of_products(config: Config) -> None:
@@ -109,15 +109,15 @@ def test_activations_are_about_those_that_autograd_keeps(config: Config) -> None
 def test_micro_batches_bound_the_activations_and_auto_fills_the_card(config: Config) -> None:
     base = [*TINY, "data.batch_size=32", "trainer.chunk_tokens=100000"]
     whole, four = (
-        plan(config(*base, *more), find_card("24GB")) for more in ([], ["trainer.micro_batch_size=4"])
+        cost_of(config(*base, *more), find_card("24GB")) for more in ([], ["trainer.micro_batch_size=4"])
     )
     assert (whole.micro_batch, four.micro_batch) == (None, 4)
     assert whole.activations == 8 * four.activations
     state = four.memory - four.activations
     card = find_card(f"{(state + 1.2 * four.activations) / 0.95 / GIB + 0.75:.6f}GB")
-    auto = plan(config(*base, "trainer.micro_batch_size=auto"), card)
+    auto = cost_of(config(*base, "trainer.micro_batch_size=auto"), card)
     assert (auto.micro_batch, auto.measured, auto.fits, whole.memory > card.usable) == (4, True, True, True)
-    assert plan(config(*base, "trainer.max_epochs=3"), card).steps == 3 * 2
+    assert cost_of(config(*base, "trainer.max_epochs=3"), card).steps == 3 * 2
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_published_shapes(
 
 def test_an_unknown_shape_is_named(config: Config) -> None:
     with pytest.raises(ConfigError) as caught:
-        plan(config(*TINY, "model=bert_base", "model.name=nobody/nothing"))
+        cost_of(config(*TINY, "model=bert_base", "model.name=nobody/nothing"))
     assert caught.value.key == "model.name"
 
 
@@ -154,7 +154,7 @@ def test_without_the_data_the_published_count_is_taken(config: Config) -> None:
     cfg = config(
         "model=tiny_bert", "data=nli_pairs", "loss=smooth_k2", "data_root=/nowhere", "data.limit=1000"
     )
-    found = plan(cfg, CARDS["h100"])
+    found = cost_of(cfg, CARDS["h100"])
     assert found.steps == 2 * -(-1000 // cfg.data.batch_size)
     assert any("1,000 examples" in note for note in found.notes)
     assert found.seconds is not None

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.config.compose import check_choices
+from sts_lightning.config.earlier_runs import compose_runs, first_overrides
 from sts_lightning.config.folders import VARIABLE
 from sts_lightning.config.identity import configuration_hash
-from sts_lightning.config.start import compose_runs, first_overrides
 from sts_lightning.core.errors import ConfigError
 from tests.support.two_runs import write_experiments
 
@@ -24,7 +24,7 @@ def test_what_both_runs_share() -> None:
     own = [
         *("experiment=pcc", "name=x", "data=toy", "data.batch_size=8", "path=a.csv", "loss=cosent"),
         *(
-            "loss.official=true",
+            "loss.scale=10",
             "optim.lr=1e-5",
             "regularizer=none",
             "callbacks=ema",
@@ -101,7 +101,7 @@ def test_a_chain_of_three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for start, message in (
         ("circle", "init_from=experiment:circle: the experiment starts from itself"),
         ("onee", "there is no experiment named 'onee'. Did you mean one"),
-        ("wrong", r"optim\.schedule=step is not among"),
+        ("wrong", r"optim\.schedule=step: Input should be 'linear'"),
     ):
         with pytest.raises(ConfigError, match=message):
             compose_runs(["data=toy", f"init_from=experiment:{start}"])

@@ -27,8 +27,8 @@ def print_plan(jobs: Sequence[ComposedJob], card: str | None = None) -> None:
     Raises:
         FailedJobsError: Some jobs cannot work; the message says which, and why.
     """
-    from sts_lightning.planning.plan import print_plans  # with torch, for which other lists do not wait
-    from sts_lightning.workflows.checks import check_later_run
+    from sts_lightning.planning.cost import print_costs  # with torch, for which other lists do not wait
+    from sts_lightning.workflows.preflight import check_later_run
 
     known: dict[str, Any] = {}
     shared = common([item.job for item in jobs])
@@ -48,7 +48,7 @@ def print_plan(jobs: Sequence[ComposedJob], card: str | None = None) -> None:
                 states[print_run(run, f"{title} ({item.job.demand}{start})")] += 1
                 yield "", item.cfg
 
-    print_plans(checked(), card, known)
+    print_costs(checked(), card, known)
     for text in filter(None, lacking):
         print_line(f"{lacking[text]} of these jobs cannot run on this machine: {text}")
     counts = ", ".join(f"{count} {state}" for state, count in states.items())

@@ -16,7 +16,7 @@ from sts_lightning.core.errors import ConfigError
 EXPERIMENT = "experiment:"
 """Start of a value of ``init_from`` that names the experiment of the first run."""
 
-SHARED = (
+INHERITED = (
     *("model", "recipe", "prompt", "papers", "scale", "debug", "logger", "trainer"),
     *("seed", "data_root", "senteval_text", "dev", "precision", "trust", "traceback"),
     *("model.", "prompt.", "evaluation.", "auxiliary.", "logger."),
@@ -37,7 +37,6 @@ class EarlierRun:
     """A run that another one starts from.
 
     Attributes:
-        experiment: Name of its experiment.
         overrides: Its command.
         composed: Its composed configuration, including the ``hydra`` node.
         cfg: The same without that node.
@@ -45,7 +44,6 @@ class EarlierRun:
             it: whatever else starts from the same run finds it there.
     """
 
-    experiment: str
     overrides: tuple[str, ...]
     composed: DictConfig
     cfg: DictConfig
@@ -65,7 +63,7 @@ def first_overrides(experiment: str, overrides: Sequence[str]) -> list[str]:
     def is_shared(key: str) -> bool:
         if key.startswith("auxiliary.") and "auxiliary" in chosen:  # settings of this run's own choice
             return False
-        return key in SHARED or key.startswith(tuple(name for name in SHARED if name.endswith(".")))
+        return key in INHERITED or key.startswith(tuple(name for name in INHERITED if name.endswith(".")))
 
     return [f"experiment={experiment}", *(text for text, key in keys.items() if is_shared(key))]
 
@@ -99,7 +97,7 @@ def earlier_runs(
     check_config(first)  # it would train for hours before the mistake is found in a later one
     folder = parent / configuration_hash(first)
     cfg.init_from = str(folder)
-    return [*earlier, EarlierRun(name, tuple(shared), composed, first, folder)]
+    return [*earlier, EarlierRun(tuple(shared), composed, first, folder)]
 
 
 def compose_runs(overrides: Sequence[str]) -> list[DictConfig]:

@@ -6,26 +6,27 @@ combinations that would train something else than they say, or lose hours or res
 
 from __future__ import annotations
 
-import inspect
+import contextlib
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
-from hydra.utils import get_method
-from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.build import build, items, shared_settings
-from sts_lightning.config.check import check_config, data_arguments, reject, unknown_key
+from sts_lightning.config.build import to_container, top_level_settings
+from sts_lightning.config.check import check_config, data_arguments, flatten, reject, unknown_key
 from sts_lightning.config.folders import files_of
+from sts_lightning.config.identity import select
 from sts_lightning.core.choices import Role
-from sts_lightning.core.errors import CheckpointError, ConfigError, counted
+from sts_lightning.core.errors import CheckpointError, ConfigError, DataError, counted
 from sts_lightning.core.hardware import Machine, cuda_devices, resolve_machine
 from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.draws import empty_places
+from sts_lightning.data.files import find_files, weighted
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.table import SCORE_RANGE
 from sts_lightning.losses import all_losses
@@ -34,7 +35,7 @@ from sts_lightning.losses.joint import JointLoss
 from sts_lightning.models.text.template import SLOT
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import check_links
-from sts_lightning.training.assembly import Parts, assemble
+from sts_lightning.training.assembly import Components, assemble
 
 log = logging.getLogger(__name__)
 
@@ -78,37 +79,40 @@ def check_folder(run: RunFolder) -> int | None:
     return int(last["global_step"])
 
 
-def check_parts(parts: Parts) -> None:
-    """Reject parts that do not fit together, all that is wrong at once.
+def check_components(components: Components) -> None:
+    """Reject components that do not fit together, all that is wrong at once.
 
     Raises:
         ConfigError: Some do not.
     """
-    check_fit(parts.loss, parts.data, parts.cfg.data)
-    reject(conflicts(parts))
+    check_fit(components.loss, components.data, components.cfg.data)
+    reject(conflicts(components))
 
 
-def conflicts(parts: Parts) -> list[ConfigError]:
+def conflicts(components: Components) -> list[ConfigError]:
     """Return an error for each combination that would train something else than it says."""
-    return [error for check in CHECKS for error in check(parts)]
+    return [error for check in CHECKS for error in check(components)]
 
 
-def check_rows(parts: Parts, known: dict[str, Any] | None = None) -> None:
+def check_rows(components: Components, known: dict[str, Any] | None = None) -> None:
     """Read the data, and reject what its rows do not fit.
 
     Args:
-        parts: Parts of the run.
+        components: Those of the run.
         known: Data of earlier runs by their settings, which are not read again; those of this one are added.
 
     Raises:
         UserError: The data cannot be read, or does not fit.
     """
     if known is not None:
-        settings = [{**parts.cfg.data, "batch_size": None, "num_workers": None}, shared_settings(parts.cfg)]
-        read = partial(once, known, parts.data.data_set.read, settings)
-        parts.data.data_set = replace(parts.data.data_set, read=read)
-    parts.data.setup()
-    check_examples(parts.loss, parts.data)
+        settings = [
+            {**components.cfg.data, "batch_size": None, "num_workers": None},
+            top_level_settings(components.cfg),
+        ]
+        read = partial(once, known, components.data.data_set.read, settings)
+        components.data.data_set = replace(components.data.data_set, read=read)
+    components.data.setup()
+    check_examples(components.loss, components.data)
 
 
 def once(known: dict[str, Any], make: Callable[[], object], settings: object) -> Any:
@@ -117,29 +121,6 @@ def once(known: dict[str, Any], make: Callable[[], object], settings: object) ->
     if key not in known:
         known[key] = make()
     return known[key]
-
-
-def make_loggers(run: RunFolder, cfg: DictConfig) -> list[Logger]:
-    """Build the loggers of a run that can start: MLflow's constructor writes, and Comet's calls its server.
-
-    Args:
-        run: The run folder, which exists.
-        cfg: A configuration without interpolations.
-
-    Raises:
-        ConfigError: A constructor rejects its settings.
-    """
-    loggers = []
-    for key, node in items(cfg.logger):
-        taken = inspect.signature(get_method(node["_target_"])).parameters
-        given: dict[str, Any] = {}
-        if "save_dir" in taken and node.get("save_dir") is None:
-            given["save_dir"] = str(run.path)
-        # MLflow keeps nothing in a folder any more. Its default is what MLFLOW_TRACKING_URI says.
-        if "tracking_uri" in taken and not (node.get("tracking_uri") or taken["tracking_uri"].default):
-            given["tracking_uri"] = f"sqlite:///{run.path.absolute()}/mlflow.db"
-        loggers.append(build(f"logger.{key}", node, Logger, **given))
-    return loggers
 
 
 def check_later_run(run: RunFolder, cfg: DictConfig, known: dict[str, Any]) -> str | None:
@@ -157,28 +138,28 @@ def check_later_run(run: RunFolder, cfg: DictConfig, known: dict[str, Any]) -> s
         UserError: Configuration, data or checkpoint cannot be used.
     """
     check_folder(run)
-    parts = assemble(check_config(cfg), "meta")
-    check_parts(parts)
-    check_rows(parts, known)
+    components = assemble(check_config(cfg), "meta")
+    check_components(components)
+    check_rows(components, known)
     try:
-        check_machine(resolve_machine(parts.cfg))
+        check_machine(resolve_machine(components.cfg))
     except ConfigError as error:
         return str(error)
     return None
 
 
-def _lightning(parts: Parts) -> Iterator[ConfigError]:
-    for key, callback in zip(parts.cfg.callbacks, parts.callbacks, strict=True):
+def _lightning(components: Components) -> Iterator[ConfigError]:
+    for key, callback in zip(components.cfg.callbacks, components.callbacks, strict=True):
         if (cls := type(callback).__name__) in CALLBACKS:
             text = f"callbacks.{key}: {cls} would change the loss or the selection unnoticed"
             yield ConfigError(f"{text}; use {CALLBACKS[cls]}.", key=f"callbacks.{key}")
-    for key in map(str, parts.cfg.trainer.extra):
+    for key in map(str, components.cfg.trainer.extra):
         if key not in TRAINER_EXTRA:
             yield unknown_key(f"trainer.extra.{key}", f"There are: {', '.join(TRAINER_EXTRA)}.")
 
 
-def _unread_data_settings(parts: Parts) -> Iterator[ConfigError]:
-    cfg, arguments = parts.cfg, data_arguments(parts.cfg)
+def _unread_data_settings(components: Components) -> Iterator[ConfigError]:
+    cfg, arguments = components.cfg, data_arguments(components.cfg)
     if cfg.path is not None and "path" not in arguments:
         hint = (
             "Add data=pairs_file, triplets_file, labels_file, classes_file or sentences_file for a file, "
@@ -189,8 +170,8 @@ def _unread_data_settings(parts: Parts) -> Iterator[ConfigError]:
         yield ConfigError(f"dev={cfg.dev} has no effect on this data: its dev pairs are its own.", key="dev")
 
 
-def _weights(parts: Parts) -> Iterator[ConfigError]:
-    cfg, adapter, name = parts.cfg, parts.cfg.model.get("adapter"), type(parts.loss).__name__
+def _weights(components: Components) -> Iterator[ConfigError]:
+    cfg, adapter, name = components.cfg, components.cfg.model.get("adapter"), type(components.loss).__name__
     trained = cfg.optim.freeze == "none"
     for key in ("dtype", "quantization"):
         value = cfg.model.get(key, "auto")
@@ -201,34 +182,32 @@ def _weights(parts: Parts) -> Iterator[ConfigError]:
     if cfg.trainer.wise_ft and adapter is not None:
         text = "trainer.wise_ft: the mean of an adapter's factors is not that of their products."
         yield ConfigError(text, key="trainer.wise_ft")
-    if not trained and not has_head(parts.loss):
+    if not trained and not has_head(components.loss):
         text = f"optim.freeze={cfg.optim.freeze} leaves nothing to train: {name} has no head."
         hint = "Set optim.freeze=none, or choose a loss with a head."
         yield ConfigError(text, key="optim.freeze", hint=hint)
 
 
-def _regularizer(parts: Parts) -> Iterator[ConfigError]:
-    regularizer = parts.regularizer
+def _regularizer(components: Components) -> Iterator[ConfigError]:
+    regularizer = components.regularizer
     if regularizer is None:
         return
-    if parts.cfg.optim.freeze != "none":
-        text = (
-            f"regularizer: the encoder that it regularises is frozen (optim.freeze={parts.cfg.optim.freeze})."
-        )
+    if (freeze := components.cfg.optim.freeze) != "none":
+        text = f"regularizer: the encoder that it regularises is frozen (optim.freeze={freeze})."
         yield ConfigError(text, key="regularizer")
-    fewest = min(len(part.views) for part in parts.data.parts.values())
+    fewest = min(len(part.views) for part in components.data.parts.values())
     if fewest < regularizer.least_views:
         text = f"{type(regularizer).__name__} reads {regularizer.least_views} views with these settings"
         yield ConfigError(f"regularizer: {text}, and this data gives {fewest}.", key="regularizer")
-    switched = any(getattr(callback, "switches_phases", False) for callback in parts.callbacks)
+    switched = any(getattr(callback, "switches_phases", False) for callback in components.callbacks)
     if regularizer.needs_phases and not switched:
         text = "regularizer.phase1 and phase2 differ, so the switch has to be found"
         yield ConfigError(f"{text}: add callbacks=rank_monitor.", key="regularizer")
 
 
-def _auxiliary(parts: Parts) -> Iterator[ConfigError]:
-    loss, name = parts.loss, type(parts.loss).__name__
-    supplied = None if parts.auxiliary is None else parts.auxiliary.provides
+def _auxiliary(components: Components) -> Iterator[ConfigError]:
+    loss, name = components.loss, type(components.loss).__name__
+    supplied = None if components.auxiliary is None else components.auxiliary.provides
     if supplied is not None and supplied not in loss.needs.inputs:
         able = ", ".join(stem for stem, other in all_losses().items() if supplied in other.needs.inputs)
         text = f"auxiliary: {name} takes no {supplied}. Losses that do: {able or 'none'}."
@@ -239,9 +218,9 @@ def _auxiliary(parts: Parts) -> Iterator[ConfigError]:
         yield ConfigError(text, key="auxiliary", hint=hint)
 
 
-def _prompts(parts: Parts) -> Iterator[ConfigError]:
+def _prompts(components: Components) -> Iterator[ConfigError]:
     """Yield an error for prompts by role without queries and documents, and for view templates like them."""
-    prompt, data = parts.cfg.prompt, parts.data.parts.values()
+    prompt, data = components.cfg.prompt, components.data.parts.values()
     if prompt.template is not None and any(view.augmentation for part in data for view in part.views):
         text = "data.repetition would repeat words of the template; use prompt=none."
         yield ConfigError(text, key="data.repetition")
@@ -383,3 +362,54 @@ def check_machine(machine: Machine) -> None:
         raise ConfigError(
             "precision=16-mixed needs a CUDA device; elsewhere use bf16-mixed or 32-true.", key="precision"
         )
+
+
+def warn_of_seen_dev_pairs(cfg: DictConfig) -> None:
+    """Warn of an earlier run that has trained on the dev pairs of this one."""
+    if cfg.init_from is None or not (start := RunFolder(cfg.init_from)).config_file.is_file():
+        return  # without a run there the weights cannot be loaded either
+    seen = describe_seen("this run", cfg, OmegaConf.create(start.settings()))
+    if seen is not None:
+        log.warning("WARNING: init_from=%s %s An early checkpoint may look too good.", start.name, seen)
+
+
+def describe_seen(name: str, selecting: DictConfig, trained: DictConfig) -> str | None:
+    """Describe why a run has, or may have, trained on the dev pairs by which another one selects.
+
+    Args:
+        name: Name of the other run.
+        selecting: Configuration of the other run.
+        trained: Configuration of the run that trained.
+
+    Returns:
+        What follows the name of the run in a message; None if it has not.
+    """
+    data = selecting.data
+    drawn = bool(data.get("dev_fraction")) and data.get("dev_path") is None and data.get("dev_split") is None
+    ours, theirs = _sources(selecting), _sources(trained)
+    other_split = ours != theirs or _split(selecting) != _split(trained)
+    if drawn and set(ours) & set(theirs) and other_split:
+        return (
+            f"has trained on dev pairs of {name}: both take them from the training pairs, with another "
+            "path, seed, data.dev_fraction, data.limit or source of dev pairs."
+        )
+    path = data.get("dev_path")
+    if path is not None and os.path.realpath(path) in [source for source, *_ in theirs]:
+        return f"has trained on the dev pairs of {name} ({path})."
+    return None
+
+
+def _split(cfg: DictConfig) -> dict[str, object]:
+    """Return the settings of data that decide which of the training pairs become dev pairs."""
+    settings = select(flatten({"data": to_container(cfg.data)}), {"dev"})
+    return {key: value for key, value in settings.items() if value is not None}
+
+
+def _sources(cfg: DictConfig) -> list[tuple[str, object, object]]:
+    """Return the files that a run was trained on, or the set on the hub with its split and configuration."""
+    if cfg.get("path") is None:
+        return []
+    weights = weighted(to_container(cfg.path))
+    with contextlib.suppress(DataError):  # they are gone, or on the hub
+        weights = find_files(weights)
+    return [(os.path.realpath(path), cfg.data.get("split"), cfg.data.get("config")) for path in weights]

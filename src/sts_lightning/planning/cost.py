@@ -18,7 +18,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
-from sts_lightning.config.build import shared_settings
+from sts_lightning.config.build import top_level_settings
 from sts_lightning.config.check import check_config
 from sts_lightning.core.console import print_line
 from sts_lightning.core.errors import ConfigError, DataError, UserError, counted
@@ -27,10 +27,10 @@ from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.tasks import texts_in
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.meta import stored_bytes
-from sts_lightning.training.assembly import Parts, assemble
+from sts_lightning.training.assembly import Components, assemble
 from sts_lightning.training.auxiliary.teacher import Teacher
 from sts_lightning.training.trainer import count_steps
-from sts_lightning.workflows.checks import check_parts, check_rows, once
+from sts_lightning.workflows.preflight import check_components, check_rows, once
 
 GIB = 2**30
 
@@ -62,7 +62,7 @@ ESTIMATES = (
     "activations, of rows of the longest length, and time are estimates by formulas; time needs a card by "
     f"name, such as rtx4090, and assumes {EFFICIENCY:.0%} of its peak"
 )
-"""What all plans assume."""
+"""What all costs assume."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +139,11 @@ def _this_cpu() -> Card:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Cost:
     """What a run takes.
 
     Attributes:
-        card: Card of the plan.
+        card: Card that it is for.
         weights: Bytes of weights and buffers: of the encoder, the loss and an auxiliary model. Exact.
         gradients: Bytes of the gradients of what trains, twice with several processes: DDP's buckets hold
             a copy. Exact.
@@ -177,17 +177,17 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Whether the plan fits the card."""
+        """Whether the run fits the card."""
         return self.memory <= self.card.usable
 
 
-def plan(cfg: DictConfig, card: Card | None = None, known: dict[str, Any] | None = None) -> Plan:
-    """Plan a run.
+def cost_of(cfg: DictConfig, card: Card | None = None, known: dict[str, Any] | None = None) -> Cost:
+    """Cost a run.
 
     Args:
         cfg: Composed configuration of ``train.py``.
         card: Card; by default this machine's, or one of 24 GB if the run needs a GPU and none is visible.
-        known: Data of earlier plans by their settings; those of this one are added.
+        known: Data of earlier runs by their settings; those of this one are added.
 
     Raises:
         ConfigError: A setting is wrong, or the model's shape or the number of examples is not known here.
@@ -202,7 +202,7 @@ def plan(cfg: DictConfig, card: Card | None = None, known: dict[str, Any] | None
             notes.append("no GPU is visible; planned for one of 24 GB")
     precision = card.precision if cfg.precision == "auto" else cfg.precision
     drawn = assemble(cfg, "meta", precision)
-    check_parts(drawn)
+    check_components(drawn)
     data, encoder, auxiliary = drawn.data, drawn.encoder, drawn.auxiliary
     if isinstance(auxiliary, Teacher):
         notes.append("memory and time of the teachers are not counted")
@@ -240,7 +240,7 @@ def plan(cfg: DictConfig, card: Card | None = None, known: dict[str, Any] | None
         seconds = (steps * padded * step + evaluated * row * forward) / (peak * EFFICIENCY * processes)
     notes += [*getattr(encoder.plain_backbone, "assumed", ()), *counts]
     found = weights, gradients, optimiser, int(alive * token) + copies, micro
-    return Plan(card, *found, trainer.micro_batch_size == "auto", steps, tokens, seconds, tuple(notes))
+    return Cost(card, *found, trainer.micro_batch_size == "auto", steps, tokens, seconds, tuple(notes))
 
 
 class Shape:
@@ -335,13 +335,13 @@ class Shape:
 
 
 def _count(
-    parts: Parts, chunk: int, known: dict[str, Any]
+    components: Components, chunk: int, known: dict[str, Any]
 ) -> tuple[int, tuple[float, float], int, list[str]]:
     """Count the steps, the tokens of one with and without padding, the rows of all evaluations; and notes."""
-    cfg, data, encoder = parts.cfg, parts.data, parts.encoder
+    cfg, data, encoder = components.cfg, components.data, components.encoder
     final, notes = cfg.evaluation.final, []
     try:
-        check_rows(parts, known)
+        check_rows(components, known)
     except DataError as error:
         count = data.published_rows
         if count is None:
@@ -363,7 +363,7 @@ def _count(
         kept = sum(each.num_tokens for each in seen) / len(seen)
         pairs = sum(map(len, texts_in(data.dev, ()))) // (2 if isinstance(data.dev, Ranking) else 1)
         tables = texts_in(data.dev, data.tests if final else ())
-        sentences = once(known, lambda: len(_sentences(tables)), [cfg.data, shared_settings(cfg), final])
+        sentences = once(known, lambda: len(_sentences(tables)), [cfg.data, top_level_settings(cfg), final])
     steps = count_steps(cfg.trainer, batches)
     validations = steps.total_steps // steps.val_steps + 1  # once before the first step
     reports = 2 if cfg.evaluation.untuned else 1  # which embed each sentence once
@@ -375,58 +375,58 @@ def _sentences(tables: Iterable[Any]) -> set[str]:
     return {text for column in columns for text in column if isinstance(text, str)}
 
 
-def line(plan: Plan) -> str:
-    """Return memory, micro batch, steps, tokens and time of a plan in one line."""
-    state = (("weights", plan.weights), ("gradients", plan.gradients), ("optimiser", plan.optimiser))
+def line(cost: Cost) -> str:
+    """Return memory, micro batch, steps, tokens and time in one line."""
+    state = (("weights", cost.weights), ("gradients", cost.gradients), ("optimiser", cost.optimiser))
     parts = [f"{name} {size(count)}" for name, count in state]
-    parts.append(f"activations about {size(plan.activations)}")
-    parts.append(f"{'fits' if plan.fits else 'does not fit'} {plan.card.name}")
-    if plan.micro_batch is not None:
-        about = "about {} (auto shrinks to it)" if plan.measured else "{}"
-        parts.append(f"micro batch {about.format(plan.micro_batch)}")
-    parts += [counted(plan.steps, "step"), f"{plan.tokens / 1e6:.1f} M tokens"]
-    if plan.seconds is not None:
-        parts.append(f"about {duration(plan.seconds)}")
+    parts.append(f"activations about {size(cost.activations)}")
+    parts.append(f"{'fits' if cost.fits else 'does not fit'} {cost.card.name}")
+    if cost.micro_batch is not None:
+        about = "about {} (auto shrinks to it)" if cost.measured else "{}"
+        parts.append(f"micro batch {about.format(cost.micro_batch)}")
+    parts += [counted(cost.steps, "step"), f"{cost.tokens / 1e6:.1f} M tokens"]
+    if cost.seconds is not None:
+        parts.append(f"about {duration(cost.seconds)}")
     return ", ".join(parts)
 
 
-def print_plans(
+def print_costs(
     runs: Iterable[tuple[str, DictConfig]], card: str | None, known: dict[str, Any] | None = None
-) -> list[Plan | UserError]:
-    """Print runs, each with its plan or why there is none, then what the plans assume.
+) -> list[Cost | UserError]:
+    """Print runs, each with its cost or why it is not known, then what the costs assume.
 
-    Runs that are equal but for `WITHOUT_COST` are planned once.
+    Runs that are equal but for `WITHOUT_COST` are computed once.
 
     Args:
         runs: A line for each, empty for none, and its composed configuration.
-        card: Name or memory of a card; None for that of `plan`.
-        known: See `plan`.
+        card: Name or memory of a card; None for that of `cost_of`.
+        known: See `cost_of`.
 
     Returns:
-        The plan of each run, or the error for which it has none.
+        The cost of each run, or the error for which it has none.
 
     Raises:
         ConfigError: The card is not known.
     """
     chosen, known = None if card is None else find_card(card), {} if known is None else known
-    plans, found = dict[str, Plan | UserError](), []
+    costs, found = dict[str, Cost | UserError](), []
     for title, cfg in runs:
         if title:
             print_line(title)
         values: Any = OmegaConf.to_container(cfg)
         key = json.dumps({name: value for name, value in values.items() if name not in WITHOUT_COST})
-        if key not in plans:
+        if key not in costs:
             logging.disable(logging.INFO)  # what is told of data and models
             try:
-                plans[key] = plan(cfg, chosen, known)
+                costs[key] = cost_of(cfg, chosen, known)
             except UserError as error:
-                plans[key] = error
+                costs[key] = error
             finally:
                 logging.disable(logging.NOTSET)
-        found.append(each := plans[key])
-        text = line(each) if isinstance(each, Plan) else f"no plan: {str(each).partition(chr(10))[0]}"
+        found.append(each := costs[key])
+        text = line(each) if isinstance(each, Cost) else f"no plan: {str(each).partition(chr(10))[0]}"
         print_line(f"{'':10}{text}", style="dim")
-    notes = [note for each in found if isinstance(each, Plan) for note in (*each.notes, ESTIMATES)]
+    notes = [note for each in found if isinstance(each, Cost) for note in (*each.notes, ESTIMATES)]
     for note in dict.fromkeys(notes):
         print_line(f"note: {note}", style="dim")
     return found
