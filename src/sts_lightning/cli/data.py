@@ -14,7 +14,7 @@ from sts_lightning.cli.options import COLUMNS, DATA_ROOT, FILE, FRACTION, SENTEN
 from sts_lightning.config.folders import command_line
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import check_output, write_atomic
-from sts_lightning.data.fetch import PARTS, fetch_hint, get, load_sources, select_parts, take_stock
+from sts_lightning.data.fetch import DOWNLOADS, fetch_hint, get, load_sources, select, take_stock
 from sts_lightning.data.files import read_text_pairs, recognise_task
 
 log = logging.getLogger(__name__)
@@ -26,11 +26,11 @@ def status_command(data_root: str) -> None:
     """List the published data, and what is here of each."""
     root = Path(data_root)
     click.echo(f"Published data in {root}")
-    for name, part in PARTS.items():
-        stock = take_stock(part, root)
+    for name, download in DOWNLOADS.items():
+        stock = take_stock(download, root)
         rows = "-" if stock.rows is None else f"{stock.rows:,}"
         hint = "" if stock.state == "complete" else f" {stock.note} ({fetch_hint(name, root)})"
-        click.echo(f"{name:<16} {stock.state:<10} {rows:>9} of {part.published:>9,} rows{hint}")
+        click.echo(f"{name:<16} {stock.state:<10} {rows:>9} of {download.published:>9,} rows{hint}")
 
 
 @click.command("get")
@@ -43,7 +43,7 @@ def get_command(names: Sequence[str], data_root: str, overwrite: bool) -> None:
     NAME is sts (STS12-16, STS-B, SICK), nli (triplets, pairs), wiki, transfer (transfer, probing) or all.
     docs/data.md has the sources.
     """
-    get(select_parts(names), load_sources(), Path(data_root), overwrite)
+    get(select(names), load_sources(), Path(data_root), overwrite)
 
 
 @click.command("mine")

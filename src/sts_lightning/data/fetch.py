@@ -49,7 +49,7 @@ HEADERS = (b"pair_ID\t", b"Quality\t", b"sent0,", b"premise\t")
 
 
 @dataclass(frozen=True)
-class Part:
+class Download:
     """Files that are fetched and installed together.
 
     Attributes:
@@ -94,45 +94,36 @@ PROBING_TASKS = {
 }
 """File of each probing task in the folder ``probing``, without .txt; each has at least 120,000 sentences."""
 
-PARTS = {
-    part.name: part
-    for part in (
-        Part("sts", ("sts",), _senteval({**SCORED_PAIRS, **dict.fromkeys(INPUTS)})),
-        Part("triplets", ("triplets",), {TRIPLETS_FILE: TRIPLETS}, instead=("nli/nli_triplets.csv",)),
-        Part("pairs", ("snli", "multinli"), {PAIRS_FILE: NLI_PAIRS}, fewer=100),
-        Part("wiki", ("wiki",), {WIKI_FILE: SENTENCES}, instead=("unsup/sentences.txt",)),
-        Part("transfer", ("transfer",), _senteval({**ROWS})),
-        Part(
-            "probing",
-            ("probing",),
-            _senteval({f"probing/{name}.txt": 120_000 for name in PROBING_TASKS.values()}),
-            more=120_000,
-        ),
+PROBING = _senteval({f"probing/{name}.txt": 120_000 for name in PROBING_TASKS.values()})
+
+DOWNLOADS = {
+    each.name: each
+    for each in (
+        Download("sts", ("sts",), _senteval({**SCORED_PAIRS, **dict.fromkeys(INPUTS)})),
+        Download("triplets", ("triplets",), {TRIPLETS_FILE: TRIPLETS}, instead=("nli/nli_triplets.csv",)),
+        Download("pairs", ("snli", "multinli"), {PAIRS_FILE: NLI_PAIRS}, fewer=100),
+        Download("wiki", ("wiki",), {WIKI_FILE: SENTENCES}, instead=("unsup/sentences.txt",)),
+        Download("transfer", ("transfer",), _senteval({**ROWS})),
+        Download("probing", ("probing",), PROBING, more=120_000),
     )
 }
 
-SETS = {
-    "sts": ("sts",),
-    "nli": ("triplets", "pairs"),
-    "wiki": ("wiki",),
-    "transfer": ("transfer", "probing"),
-    "all": tuple(PARTS),
-}
-"""Parts of each argument of ``sts-lightning data get``, which may also be the name of a part."""
+SETS = {"nli": ("triplets", "pairs"), "transfer": ("transfer", "probing"), "all": tuple(DOWNLOADS)}
+"""Downloads of each argument of ``sts-lightning data get`` that is the name of several."""
 
 
-def select_parts(names: Sequence[str]) -> list[Part]:
-    """Return the parts of these names, of sets or parts, each once, in the order of `PARTS`.
+def select(names: Sequence[str]) -> list[Download]:
+    """Return the downloads of these names, each once, in the order of `DOWNLOADS`.
 
     Raises:
-        ConfigError: A name is neither a set nor a part.
+        ConfigError: A name is neither that of a download nor of several.
     """
-    known = {**{name: (name,) for name in PARTS}, **SETS}
+    known = {**{name: (name,) for name in DOWNLOADS}, **SETS}
     for name in names:
         if name not in known:
             raise ConfigError(f"unknown data {name!r}; choose from {', '.join(known)}.", key="data get")
-    selected = {part for name in names for part in known[name]}
-    return [part for name, part in PARTS.items() if name in selected]
+    selected = {each for name in names for each in known[name]}
+    return [download for name, download in DOWNLOADS.items() if name in selected]
 
 
 def default_root() -> str:
@@ -140,20 +131,20 @@ def default_root() -> str:
     return os.environ.get("STS_DATA_ROOT", "data")
 
 
-def fetch_hint(part: str, root: str | Path) -> str:
-    """Return the sentence that says how to fetch a part of the data into a data root."""
+def fetch_hint(name: str, root: str | Path) -> str:
+    """Return the sentence that says how to fetch a download into a data root."""
     option = "" if str(root) == default_root() else f" --root {root}"
-    return f"`sts-lightning data get {part}{option}` fetches it."
+    return f"`sts-lightning data get {name}{option}` fetches it."
 
 
 @contextlib.contextmanager
-def fetched_by(part: str, root: str | Path) -> Iterator[None]:
-    """Name the command that fetches a part of the data in errors on missing files."""
+def fetched_by(name: str, root: str | Path) -> Iterator[None]:
+    """Name the command that fetches a download in errors on missing files."""
     try:
         yield
     except DataError as error:
         if error.hint is None and error.path is not None and not Path(error.path).exists():
-            error.add_hint(fetch_hint(part, root))
+            error.add_hint(fetch_hint(name, root))
         raise
 
 
@@ -163,7 +154,7 @@ State = Literal["complete", "missing", "incomplete", "other data"]
 
 @dataclass(frozen=True)
 class Stock:
-    """What a data root has of a part.
+    """What a data root has of a download.
 
     Attributes:
         state: Whether it is complete.
@@ -179,39 +170,32 @@ class Stock:
 
 
 def data_path(root: Path, name: str) -> Path:
-    """Return the path of a part's file below a data root, which may be SentEval's folder itself."""
+    """Return the path of a published file below a data root, which may be SentEval's folder itself."""
     if not (root / SENTEVAL).is_dir() and (root / "STS").is_dir():
         name = name.removeprefix(f"{SENTEVAL}/")
     return root / name
 
 
-def take_stock(part: Part, root: Path, left_out: int | None = None) -> Stock:
-    """Count the rows of a part in a data root.
-
-    Args:
-        part: The part.
-        root: Data root.
-        left_out: How many rows of the downloads were left out, where it is known: as many must be missing.
-    """
-    present = [name for name in part.files if data_path(root, name).is_file()]
+def take_stock(of: Download, root: Path) -> Stock:
+    """Count the rows of a download in a data root."""
+    present = [name for name in of.files if data_path(root, name).is_file()]
     if not present:
-        found = next((name for name in part.instead if (root / name).is_file()), None)
+        found = next((name for name in of.instead if (root / name).is_file()), None)
         return Stock("missing") if found is None else Stock("other data", None, f"{found} is read instead")
     total = 0
     for name in present:
-        path, published = data_path(root, name), part.files[name]
+        path, published = data_path(root, name), of.files[name]
         if published is None:
             continue
         rows = _count_rows(path)
-        fewer, kept = (part.fewer, published) if left_out is None else (0, published - left_out)
-        if not kept - fewer <= rows <= kept + part.more:
-            at_least = "at least " if part.more else ""
+        if not published - of.fewer <= rows <= published + of.more:
+            at_least = "at least " if of.more else ""
             note = f"{name} has {rows:,} rows, published {at_least}{published:,}"
             return Stock("other data", rows, note, path)
         total += rows
-    if len(present) < len(part.files):
-        absent = next(name for name in part.files if name not in present)
-        return Stock("incomplete", total, f"{len(present)} of {len(part.files)} files; {absent} is missing")
+    if len(present) < len(of.files):
+        absent = next(name for name in of.files if name not in present)
+        return Stock("incomplete", total, f"{len(present)} of {len(of.files)} files; {absent} is missing")
     return Stock("complete", total)
 
 
@@ -247,11 +231,13 @@ def load_sources() -> dict[str, Source]:
     return {name: Source(**entry) for name, entry in table.items()}
 
 
-def get(parts: Sequence[Part], sources: Mapping[str, Source], root: Path, overwrite: bool = False) -> None:
-    """Fetch the parts of the published data that are not in a data root.
+def get(
+    downloads: Sequence[Download], sources: Mapping[str, Source], root: Path, overwrite: bool = False
+) -> None:
+    """Fetch the published data that are not in a data root.
 
     Args:
-        parts: Parts to fetch.
+        downloads: What to fetch.
         sources: Table of sources.
         root: Data root, created if necessary.
         overwrite: Whether to replace files that are not the published ones.
@@ -262,54 +248,53 @@ def get(parts: Sequence[Part], sources: Mapping[str, Source], root: Path, overwr
         RunningElsewhereError: Another process fetches into the same root.
     """
     missing = []
-    for part in parts:
-        stock = take_stock(part, root)
+    for each in downloads:
+        stock = take_stock(each, root)
         if stock.state == "complete":
-            log.info("%s: complete.", part.name)
+            log.info("%s: complete.", each.name)
             continue
         if stock.other is not None and not overwrite:
             raise ConfigError(
                 f"{stock.other} is in the place of the published file ({stock.note}).",
-                key=part.name,
+                key=each.name,
                 hint="--overwrite replaces it; --root chooses another folder.",
             )
-        missing.append(part)
+        missing.append(each)
     if not missing:
         return
-    downloads = root / ".downloads"  # below the root, so that installing a file only renames it
-    downloads.mkdir(parents=True, exist_ok=True)
+    arrived = root / ".downloads"  # below the root, so that installing a file only renames it
+    arrived.mkdir(parents=True, exist_ok=True)
     lock = root / ".downloads.lock"
     with locked_file(lock, lambda: f"another process is fetching data into {root}; wait for it."):
-        for part in missing:
-            _install(part, sources, root, downloads)
-        shutil.rmtree(downloads)  # not before: parts may share a download, and a failed command goes on there
+        for each in missing:
+            _install(each, sources, root, arrived)
+        shutil.rmtree(arrived)  # not before: two may share a file, and a failed command goes on there
         lock.unlink(missing_ok=True)
 
 
-def _install(part: Part, sources: Mapping[str, Source], root: Path, downloads: Path) -> None:
-    """Download, convert, count and install a part."""
+def _install(what: Download, sources: Mapping[str, Source], root: Path, folder: Path) -> None:
     arrived = {
-        name: [download(sources[name], file, downloads) for file in sources[name].files]
-        for name in part.sources
+        name: [fetch_file(sources[name], file, folder) for file in sources[name].files]
+        for name in what.sources
     }
-    with TemporaryDirectory(dir=downloads) as folder:
-        staging = Path(folder)
-        left_out = convert(part, arrived, staging)
-        stock = take_stock(part, staging, left_out)
+    with TemporaryDirectory(dir=folder) as temporary:
+        staging = Path(temporary)
+        convert(what, arrived, staging)
+        stock = take_stock(what, staging)
         if stock.state != "complete":
             why = stock.note or "no file of it"
             raise FetchError(
-                f"what arrived is not the published data, and nothing was installed: {why}.", key=part.name
+                f"what arrived is not the published data, and nothing was installed: {why}.", key=what.name
             )
-        for name in part.files:
+        for name in what.files:
             target = data_path(root, name)
             target.parent.mkdir(parents=True, exist_ok=True)
             (staging / name).replace(target)
-    number = counted(len(part.files), "file")
-    log.info("%s: %s rows, %s below %s.", part.name, f"{stock.rows:,}", number, root)
+    number = counted(len(what.files), "file")
+    log.info("%s: %s rows, %s below %s.", what.name, f"{stock.rows:,}", number, root)
 
 
-def download(source: Source, name: str, folder: Path) -> Path:
+def fetch_file(source: Source, name: str, folder: Path) -> Path:
     """Download a file of a source into a folder, and return its path.
 
     Raises:
@@ -357,34 +342,33 @@ def _digest(path: Path, digits: int) -> str:
         return hashlib.file_digest(stream, lambda: start).hexdigest()
 
 
-def convert(part: Part, downloads: Mapping[str, list[Path]], folder: Path) -> int:
-    """Write the files of a part below a folder; return the number of rows left out, with empty texts.
+def convert(what: Download, arrived: Mapping[str, list[Path]], folder: Path) -> None:
+    """Write the published files of a download.
 
     Args:
-        part: The part.
-        downloads: Downloaded files by source.
+        what: The download.
+        arrived: The files that were downloaded, by source.
         folder: Folder in the layout of a data root.
     """
-    paths = [path for files in downloads.values() for path in files]
-    if part.name in ("sts", "transfer"):
-        _unpack(paths[0], part, folder)
-    elif part.name == "pairs":
-        return _write_pairs(downloads, folder / PAIRS_FILE)
+    paths = [path for files in arrived.values() for path in files]
+    if what.name in ("sts", "transfer"):
+        _unpack(paths[0], what, folder)
+    elif what.name == "pairs":
+        _write_pairs(arrived, folder / PAIRS_FILE)
     else:
         by_name = {path.name: path for path in paths}
-        for name in part.files:
+        for name in what.files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(by_name[Path(name).name], folder / name)
-    return 0
 
 
-def _unpack(archive: Path, part: Part, folder: Path) -> None:
-    """Extract the files of a part from SentEval's data in a tar file.
+def _unpack(archive: Path, what: Download, folder: Path) -> None:
+    """Extract the files of a download from SentEval's data in a tar file.
 
-    Only regular files with the names of the part are read, and written under these names: nothing in the
-    archive decides where.
+    Only regular files with these names are read, and written under these names: nothing in the archive
+    decides where.
     """
-    names = {file.removeprefix(f"{SENTEVAL}/") for file in part.files}
+    names = {file.removeprefix(f"{SENTEVAL}/") for file in what.files}
     tops = {name.partition("/")[0] for name in names}
     with tarfile.open(archive) as tar:
         for member in tar:
@@ -399,20 +383,17 @@ CLASSES = ("entailment", "neutral", "contradiction")
 """Classes of SNLI and MultiNLI on the hub, in the order of their indices; -1: the annotators disagreed."""
 
 
-def _write_pairs(downloads: Mapping[str, list[Path]], path: Path) -> int:
+def _write_pairs(arrived: Mapping[str, list[Path]], path: Path) -> None:
+    """Write the pairs with a class and two texts that are not empty."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    empty = 0
     with path.open("w", encoding="utf-8", newline="\n") as stream:
         stream.write("premise\thypothesis\tlabel\tsource\n")
-        for source, files in downloads.items():
+        for source, files in arrived.items():
             for row in (row for file in files for row in _labelled_pairs(file)):
                 # Tabs and line ends would break the format; the reader folds white space too.
                 texts = [" ".join((row[name] or "").split()) for name in ("premise", "hypothesis")]
                 if all(texts):
                     stream.write("\t".join([*texts, CLASSES[row["label"]], source]) + "\n")
-                else:
-                    empty += 1
-    return empty
 
 
 def _labelled_pairs(path: Path) -> Iterator[dict[str, Any]]:

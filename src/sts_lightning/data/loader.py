@@ -218,7 +218,7 @@ class ResumableLoader(DataLoader[Any]):
 
     Attributes:
         whole_epoch: Number of batches in an epoch without a limit.
-        repeats: Whether every epoch has the batches of the first.
+        same_batches: Whether every epoch has the batches of the first.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class ResumableLoader(DataLoader[Any]):
         self.whole_epoch = len(self.order)
         self.epoch_batches = min(self.whole_epoch, epoch_batches or self.whole_epoch)
         self.ahead = 0 if num_workers else ahead
-        self.repeats = False
+        self.same_batches = False
         self._epoch = -1
         self._position = 0
         self._state = {"epoch": 0, "position": 0}
@@ -257,7 +257,7 @@ class ResumableLoader(DataLoader[Any]):
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # a generator serves as the iterator
         self._epoch += 1
         start, self._position = self._position, 0
-        self.order.epoch, self.order.skip = 0 if self.repeats else self._epoch, start
+        self.order.epoch, self.order.skip = 0 if self.same_batches else self._epoch, start
         if isinstance(self.dataset, DrawnTable):  # before worker processes copy it
             self.dataset.epoch = self.order.epoch
         left = islice(super().__iter__(), self.epoch_batches - start)

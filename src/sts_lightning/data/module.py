@@ -57,9 +57,8 @@ class DataModule(pl.LightningDataModule):
 
     Attributes:
         parts: Data sets by name: those of joint data, else the only one with the name "".
+        batch_sizes: Examples in a training batch of each.
         widest: Name of the part whose batches have the most rows.
-        views, num_views, label, batch_size: Those of `widest`, see `DataSet`.
-        published_rows, keep_general: See `DataSet`.
         train, dev, tests: Training table, dev data and test tasks; filled by `setup`.
         splits: What each part has read; set by `setup`.
         digest_files: Returns digests of the user's files by setting.
@@ -94,11 +93,6 @@ class DataModule(pl.LightningDataModule):
         check_range("num_workers", num_workers, 0, 1024)
         self.data_set = data_set
         self.widest = max(self.parts, key=lambda name: len(self.parts[name].views) * self.batch_sizes[name])
-        largest = self.parts[self.widest]
-        self.views, self.num_views, self.label = largest.views, len(largest.views), largest.label
-        self.batch_size = self.batch_sizes[self.widest]
-        self.published_rows = data_set.published_rows
-        self.keep_general = data_set.keep_general
         self.seed = seed
         self.num_workers = num_workers
         self.epoch_batches: int | None = None
@@ -166,7 +160,8 @@ class DataModule(pl.LightningDataModule):
         for source in self.sources:
             dropped.update(source.dropped)
         names = summary([source.source for source in self.sources], " + ")
-        return TrainingCount(names, self.data_set.unit, len(self.train), self.published_rows, dict(dropped))
+        unit, published = self.data_set.unit, self.data_set.published_rows
+        return TrainingCount(names, unit, len(self.train), published, dict(dropped))
 
     def source_score(self, label: float, part: str = "") -> float:
         """Return the score that a training pair of a part has in its source, for messages."""

@@ -57,9 +57,14 @@ class KnownPositives:
             alike = {first, self.spelling.get(positive, positive)} | self.partners.get(first, set()) & present
             known = chain(alike, *(spellings[text] for text in alike if text in spellings))
             found.append(sorted({number[text] for text in known if text in number}.difference(own)))
-        most = max(map(len, found))
-        padded = [row + [own] * (most - len(row)) for row, own in zip(found, ids[1], strict=True)]
-        return [list(numbers) for numbers in zip(*padded, strict=True)]
+        return _filled(found, ids[1])
+
+
+def _filled(found: Sequence[list[int]], own: Sequence[int]) -> list[list[int]]:
+    """Return what was found for each of B rows as (K, B); where there is less, a number of its own fills."""
+    most = max(map(len, found))
+    filled = [row + [number] * (most - len(row)) for row, number in zip(found, own, strict=True)]
+    return [list(numbers) for numbers in zip(*filled, strict=True)]
 
 
 def known_positives(table: Table, columns: Sequence[str], token_ids: TokenIds | None) -> KnownPositives:
@@ -121,9 +126,7 @@ class KnownClasses:
             [n for n in shared[classes] if n not in own]
             for classes, *own in zip(of_texts[0], *ids, strict=True)
         ]
-        most = max(map(len, found))
-        padded = [row + [own] * (most - len(row)) for row, own in zip(found, ids[1], strict=True)]
-        return ids + [list(further) for further in zip(*padded, strict=True)]
+        return ids + _filled(found, ids[1])
 
 
 def known_classes(table: Table, token_ids: TokenIds | None) -> KnownClasses:

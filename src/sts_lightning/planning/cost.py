@@ -216,11 +216,12 @@ def cost_of(cfg: DictConfig, card: Card | None = None, known: dict[str, Any] | N
     processes = max(1, trainer.devices * trainer.num_nodes)
     gradients *= 2 if processes > 1 else 1
 
+    size, views = data.batch_sizes[data.widest], len(data.parts[data.widest].views)
     shape, again = Shape(encoder), trainer.gradient_checkpointing
     length = encoder.tokenizer.longest(1)["input_ids"].numel()
     token = shape.token_bytes(precision, card.gpu, length, again)
-    copies, example = shape.copied_bytes(precision), encoder.tokenizer.rows_of(data.num_views) * length
-    batch, micro = math.ceil(data.batch_size / processes), trainer.micro_batch_size
+    copies, example = shape.copied_bytes(precision), encoder.tokenizer.rows_of(views) * length
+    batch, micro = math.ceil(size / processes), trainer.micro_batch_size
     if micro == "auto":
         micro = int((card.usable - weights - gradients - optimiser - copies) / (example * token))
     elif micro is not None:  # the setting counts the examples of all processes
@@ -235,7 +236,7 @@ def cost_of(cfg: DictConfig, card: Card | None = None, known: dict[str, Any] | N
     steps, (padded, kept), evaluated, counts = _count(drawn, chunk, known)
     seconds, tokens = None, int(steps * kept)
     if peak := card.full if precision == "32-true" else card.half:
-        row = kept / (data.batch_size * encoder.tokenizer.rows_of(data.num_views))
+        row = kept / (size * encoder.tokenizer.rows_of(views))
         forward, step = shape.token_flops(row, (micro is not None) + again)
         seconds = (steps * padded * step + evaluated * row * forward) / (peak * EFFICIENCY * processes)
     notes += [*getattr(encoder.plain_backbone, "assumed", ()), *counts]
@@ -343,15 +344,13 @@ def _count(
     try:
         check_rows(components, known)
     except DataError as error:
-        count = data.published_rows
+        count = data.data_set.published_rows
         if count is None:
             raise ConfigError(f"the plan needs the data, as no published count is known: {error}") from error
         examples = min(count, cfg.data.get("limit") or count)
-        batches, row = (
-            math.ceil(examples / data.batch_size),
-            SENTENCE_TOKENS + encoder.tokenizer.lengths.added,
-        )
-        padded = kept = float(row * data.batch_size * encoder.tokenizer.rows_of(data.num_views))
+        size, views = data.batch_sizes[data.widest], len(data.parts[data.widest].views)
+        batches, row = math.ceil(examples / size), SENTENCE_TOKENS + encoder.tokenizer.lengths.added
+        padded = kept = float(row * size * encoder.tokenizer.rows_of(views))
         pairs, sentences = DEV_PAIRS, REPORT_SENTENCES if final else DEV_SENTENCES
         notes.append(f"{examples:,} examples as published, of about {row} tokens; the data is not here")
     else:

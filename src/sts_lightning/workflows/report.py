@@ -89,7 +89,7 @@ def report(
     phases = resolve_name("sts_lightning.papers.phases:phases_of")(watched) if watched else None
     verdict = verdict_of(run, best_step)
     worse = None if verdict is None else verdict["difference"] < 0
-    general = _general(untuned, tuned) if data.keep_general else None
+    general = _general(untuned, tuned) if data.data_set.keep_general else None
     details = {
         "dev_untuned": _before(history).get(monitor),
         **({} if verdict is None else {"verdict": verdict}),

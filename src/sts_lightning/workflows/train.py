@@ -232,7 +232,7 @@ def fit(experiment: Experiment) -> tuple[Scores | None, dict[str, int]]:
     run, evaluation, made = experiment.run, experiment.cfg.evaluation, experiment.made
     _begin(experiment)
     untuned: Scores | None = None
-    if experiment.first and (evaluation.untuned or data.keep_general):
+    if experiment.first and (evaluation.untuned or data.data_set.keep_general):
         # Of a resumed run, before its weights are loaded; in the report's precision.
         untuned = score_data(copy.deepcopy(module.encoder).to(trainer.strategy.root_device), data, evaluation)
     if made is not None:

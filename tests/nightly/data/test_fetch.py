@@ -1,4 +1,4 @@
-"""Fetching of parts into a data root, from a local hub."""
+"""Fetching into a data root, from a local hub."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from filelock import FileLock
 
 from sts_lightning.core.errors import ConfigError, FetchError, RunningElsewhereError
-from sts_lightning.data.fetch import PARTS, Source, get, load_sources, select_parts, take_stock
+from sts_lightning.data.fetch import DOWNLOADS, Source, get, load_sources, select, take_stock
 from sts_lightning.data.nli import nli_pairs
 from sts_lightning.data.readers.sts_sets import load_sts_tasks
 from sts_lightning.data.sts_train import sts_train
@@ -20,8 +20,8 @@ from tests.support.hub_server import Hub
 from tests.support.published_files import SIMCSE, parquet, published_tar, sts_files, tar
 
 LINES = b"".join(b"line %d\n" % index for index in range(50))
-WIKI = replace(PARTS["wiki"], files={"wiki1m_for_simcse.txt": 50})
-"""The part of plain sentences, with fewer of them."""
+WIKI = replace(DOWNLOADS["wiki"], files={"wiki1m_for_simcse.txt": 50})
+"""The plain sentences, with fewer of them."""
 
 
 @pytest.fixture
@@ -41,9 +41,9 @@ def below(root: Path) -> set[str]:
 
 def test_sts_and_transfer(hub: Hub, table: dict[str, Source], tmp_path: Path) -> None:
     root = tmp_path / "new" / "data"
-    parts = [PARTS["sts"], PARTS["transfer"]]
-    get(parts, table, root)
-    assert below(root) == {*parts[0].files, *parts[1].files}
+    wanted = [DOWNLOADS["sts"], DOWNLOADS["transfer"]]
+    get(wanted, table, root)
+    assert below(root) == {*wanted[0].files, *wanted[1].files}
     assert len(hub.downloads()) == 1  # one archive for both
     sizes = [sum(map(len, task.subsets.values())) for task in load_sts_tasks(root)]
     assert sizes == [3108, 1500, 3750, 3000, 1186, 1379, 4927]
@@ -62,10 +62,10 @@ def test_pairs(hub: Hub, table: dict[str, Source], tmp_path: Path) -> None:
     snli, multinli = parquet([("a", "b", 0), ("c", "d", 2)]), parquet([("e", "f", 1), ("g", "", 1)])
     hub.add("stanfordnlp/snli", {"plain_text/train-00000-of-00001.parquet": snli})
     hub.add("nyu-mll/multi_nli", {"data/train-00000-of-00001.parquet": multinli})
-    part = replace(PARTS["pairs"], files={"nli/nli_pairs.tsv": 4})
-    get([PARTS["sts"], part], table, tmp_path)
+    pairs = replace(DOWNLOADS["pairs"], files={"nli/nli_pairs.tsv": 4})
+    get([DOWNLOADS["sts"], pairs], table, tmp_path)
     assert training(nli_pairs, str(tmp_path)).train["label"][:] == [2, 0, 1]
-    assert take_stock(part, tmp_path).state == "complete"  # a pair with an empty text was left out
+    assert take_stock(pairs, tmp_path).state == "complete"  # a pair with an empty text was left out
 
 
 @pytest.mark.parametrize("content", [LINES[:-8], LINES + b"one more\n", b"\xff" * 100])
@@ -84,7 +84,7 @@ def test_a_truncated_file_in_the_archive(hub: Hub, table: dict[str, Source], tmp
     files["SICK/SICK_train.txt"] = files["SICK/SICK_train.txt"][:-100]
     hub.add(SIMCSE, {"senteval.tar": tar(files)})
     with pytest.raises(FetchError, match="SICK_train"):
-        get([PARTS["sts"]], table, tmp_path)
+        get([DOWNLOADS["sts"]], table, tmp_path)
     assert not (tmp_path / "senteval").exists()
 
 
@@ -102,10 +102,10 @@ def test_an_interrupted_installation_is_completed(
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(Path, "replace", stopped)
-        get([PARTS["sts"]], table, tmp_path)
+        get([DOWNLOADS["sts"]], table, tmp_path)
     assert len(below(tmp_path / "senteval")) == 4
     assert [path.name for path in tmp_path.glob(".downloads/*") if path.name != ".cache"] == ["senteval.tar"]
-    get([PARTS["sts"]], table, tmp_path)
+    get([DOWNLOADS["sts"]], table, tmp_path)
     assert len(below(tmp_path / "senteval")) == 54
     assert len(hub.downloads()) == 1  # the archive was still there
 
@@ -118,9 +118,9 @@ def test_a_full_disk_while_unpacking(
 
     with monkeypatch.context() as patched, pytest.raises(OSError, match="No space"):
         patched.setattr("tarfile.copyfileobj", full)
-        get([PARTS["sts"]], table, tmp_path)
+        get([DOWNLOADS["sts"]], table, tmp_path)
     assert {name.split("/")[0] for name in below(tmp_path)} == {".downloads", ".downloads.lock"}
-    get([PARTS["sts"]], table, tmp_path)
+    get([DOWNLOADS["sts"]], table, tmp_path)
     assert len(hub.downloads()) == 1
 
 
@@ -147,12 +147,12 @@ def test_some_own_files_of_a_part(hub: Hub, table: dict[str, Source], tmp_path: 
     path.parent.mkdir(parents=True)
     path.write_text("mine\n")
     with pytest.raises(ConfigError, match=r"SICK_train\.txt has 1 rows, published 4,500"):
-        get([PARTS["sts"]], table, tmp_path)
+        get([DOWNLOADS["sts"]], table, tmp_path)
 
 
 def test_a_root_that_is_sentevals_folder(hub: Hub, table: dict[str, Source], tmp_path: Path) -> None:
     (tmp_path / "STS").mkdir()
-    get(select_parts(["sts"]), table, tmp_path)
+    get(select(["sts"]), table, tmp_path)
     assert (tmp_path / "SICK" / "SICK_train.txt").is_file()
     assert not (tmp_path / "senteval").exists()
 
@@ -164,12 +164,12 @@ def test_one_process_at_a_time(hub: Hub, table: dict[str, Source], tmp_path: Pat
 
 
 def test_names() -> None:
-    assert [part.name for part in select_parts(["transfer", "nli", "pairs"])] == [
+    assert [each.name for each in select(["transfer", "nli", "pairs"])] == [
         "triplets",
         "pairs",
         "transfer",
         "probing",
     ]
-    assert select_parts(["all"]) == list(PARTS.values())
+    assert select(["all"]) == list(DOWNLOADS.values())
     with pytest.raises(ConfigError, match="wikis"):
-        select_parts(["wikis"])
+        select(["wikis"])

@@ -1,15 +1,15 @@
-"""What is there of each part."""
+"""What is there of each download."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from sts_lightning.data.fetch import PARTS, Stock, take_stock
+from sts_lightning.data.fetch import DOWNLOADS, Stock, take_stock
 from tests.support.published_files import sts_files
 
 
 def stocks(root: Path) -> dict[str, Stock]:
-    return {name: take_stock(part, root) for name, part in PARTS.items()}
+    return {name: take_stock(each, root) for name, each in DOWNLOADS.items()}
 
 
 def test_an_empty_root(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_states(tmp_path: Path) -> None:
     assert (found["transfer"].state, found["transfer"].rows) == ("incomplete", 5331)
     assert found["transfer"].note.startswith("1 of 15 files")
     assert found["pairs"].state == "complete"  # pairs with an empty text were left out
-    assert PARTS["pairs"].published == 942_069
+    assert DOWNLOADS["pairs"].published == 942_069
 
 
 def test_the_real_data(data_root: str) -> None:

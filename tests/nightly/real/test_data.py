@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sts_lightning.core.choices import SentEvalText
-from sts_lightning.data.fetch import PARTS, get, load_sources, take_stock
+from sts_lightning.data.fetch import DOWNLOADS, get, load_sources, take_stock
 from sts_lightning.data.nli import nli_pairs, nli_triplets
 from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.readers.sts_sets import is_prepared, load_sts_tasks, load_stsb, text_found
@@ -91,7 +91,7 @@ def test_positives_of_the_filtered_corpus(data_root: str) -> None:
     data = data_module(sts_train, data_root, batch_size=64, seed=1, positives_from=4.0)
     data.setup()
     assert [count.kept for count in data.counts] == [230, 1313]  # 1,543 together, as published
-    assert data.label == "none"
+    assert data.data_set.label == "none"
     assert min(data.train["label"]) == 4.0
 
 
@@ -125,11 +125,11 @@ def test_sizes_of_the_transfer_tasks(data_root: str) -> None:
 
 def test_fetched_files_are_those_of_the_archive(data_root: str, hub: Hub, tmp_path: Path) -> None:
     folder = Path(data_root) / "senteval"
-    parts = [PARTS["sts"], PARTS["transfer"]]
-    names = [name.removeprefix("senteval/") for part in parts for name in part.files]
+    wanted = [DOWNLOADS["sts"], DOWNLOADS["transfer"]]
+    names = [name.removeprefix("senteval/") for each in wanted for name in each.files]
     hub.add(SIMCSE, {"senteval.tar": tar({name: (folder / name).read_bytes() for name in names})})
-    get(parts, {name: replace(source, revision="main") for name, source in load_sources().items()}, tmp_path)
+    get(wanted, {name: replace(source, revision="main") for name, source in load_sources().items()}, tmp_path)
     for name in names:
         assert (tmp_path / "senteval" / name).read_bytes() == (folder / name).read_bytes()
-    assert [take_stock(part, tmp_path).state for part in parts] == ["complete", "complete"]
-    assert take_stock(parts[0], tmp_path).rows == 31_099
+    assert [take_stock(each, tmp_path).state for each in wanted] == ["complete", "complete"]
+    assert take_stock(wanted[0], tmp_path).rows == 31_099

@@ -23,8 +23,8 @@ def test_what_goes_to_the_data_module_is_what_it_takes() -> None:
 
 def test_the_seed_goes_to_both(config: Config) -> None:
     data = make_data(config(*SENTENCES))
-    assert (data.seed, data.batch_size) == (3, 5)
-    augmentation = data.views[1].augmentation
+    assert (data.seed, data.batch_sizes) == (3, {"": 5})
+    augmentation = data.data_set.views[1].augmentation
     assert isinstance(augmentation, WordRepetition)
     assert augmentation.seed == 3
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.data.fetch import PARTS, convert
+from sts_lightning.data.fetch import DOWNLOADS, convert
 from sts_lightning.data.readers.row_values import BadRows
 from sts_lightning.data.readers.text_files import read_records
 from tests.support.published_files import parquet, sts_files, tar
@@ -25,9 +25,9 @@ def test_archive(prefix: str, tmp_path: Path) -> None:
     files = {f"{prefix}{name}": content for name, content in sts_files().items()}
     others = {f"{prefix}STS/STS12-en-test/00-readme.txt": b"x", f"{prefix}._STS": b"x"}
     archive = arrived(tmp_path, "senteval.tar", tar({**files, **others}))
-    assert convert(PARTS["sts"], {"sts": [archive]}, tmp_path / "out") == 0
+    convert(DOWNLOADS["sts"], {"sts": [archive]}, tmp_path / "out")
     written = {path for path in (tmp_path / "out").rglob("*") if path.is_file()}
-    assert written == {tmp_path / "out" / name for name in PARTS["sts"].files}
+    assert written == {tmp_path / "out" / name for name in DOWNLOADS["sts"].files}
 
 
 def test_members_that_would_leave_the_folder(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_members_that_would_leave_the_folder(tmp_path: Path) -> None:
     files = sts_files()
     hostile = {f"../../{name}": content for name, content in files.items()}
     archive = arrived(tmp_path, "senteval.tar", tar(hostile))
-    convert(PARTS["sts"], {"sts": [archive]}, tmp_path / "a" / "b" / "out")
+    convert(DOWNLOADS["sts"], {"sts": [archive]}, tmp_path / "a" / "b" / "out")
     assert {path.name for path in tmp_path.iterdir()} == {archive.name, "a"}
     assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["out"]
     stream = io.BytesIO()
@@ -45,7 +45,7 @@ def test_members_that_would_leave_the_folder(tmp_path: Path) -> None:
             member.type, member.linkname = tarfile.SYMTYPE, "/etc/hostname"
             links.addfile(member)
     archive = arrived(tmp_path, "senteval.tar", stream.getvalue())
-    convert(PARTS["sts"], {"sts": [archive]}, tmp_path / "links")
+    convert(DOWNLOADS["sts"], {"sts": [archive]}, tmp_path / "links")
     assert not (tmp_path / "links").exists()
 
 
@@ -56,7 +56,7 @@ def test_pairs(tmp_path: Path) -> None:
         "snli": [arrived(tmp_path, "snli.parquet", snli)],
         "multinli": [arrived(tmp_path, "multinli.parquet", multinli)],
     }
-    assert convert(PARTS["pairs"], downloads, tmp_path / "out") == 1
+    convert(DOWNLOADS["pairs"], downloads, tmp_path / "out")
     rows = read_records(
         tmp_path / "out" / "nli" / "nli_pairs.tsv",
         ["premise", "hypothesis", "label", "source"],

@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import constants
 
 from sts_lightning.core.errors import FetchError
-from sts_lightning.data.fetch import PARTS, Source, download, load_sources
+from sts_lightning.data.fetch import DOWNLOADS, Source, fetch_file, load_sources
 from tests.support.hub_server import Hub, git_blob_id
 
 CONTENT = os.urandom(100_000)
@@ -22,7 +22,7 @@ def source(revision: str = "main", digest: str | None = None, name: str = "folde
 
 def fetch(where: Source, folder: Path) -> Path:
     (name,) = where.files
-    return download(where, name, folder)
+    return fetch_file(where, name, folder)
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +31,9 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 10_000)
 
 
-def test_the_table_has_the_sources_of_every_part() -> None:
+def test_the_table_has_the_sources_of_every_download() -> None:
     table = load_sources()
-    assert set(table) == {source for part in PARTS.values() for source in part.sources}
+    assert set(table) == {source for each in DOWNLOADS.values() for source in each.sources}
     for entry in table.values():
         assert len(entry.revision) == 40
         assert all(digest is None or len(digest) in (40, 64) for digest in entry.files.values())

@@ -41,7 +41,7 @@ def test_a_batch_has_the_views_and_labels_of_its_part(config: Config) -> None:
         part("cls", "toy", kind="classes", train_size=30),
         part("sts", "toy", train_size=40),
     )
-    assert (data.widest, data.num_views, data.batch_size) == ("cls", 2, 64)
+    assert (data.widest, data.batch_sizes["cls"]) == ("cls", 64)
     own = {"nli": (3, None), "cls": (2, "int64"), "sts": (2, "float32")}
     alone = {
         name: make_data(made(config, "data=toy", f"data.kind={kind}", f"data.train_size={size}"))

@@ -40,10 +40,10 @@ def test_each_epoch_is_another_permutation() -> None:
 def test_the_first_epoch_over_and_over() -> None:
     expected = list(islice(loader(), 2))
     one = loader(epoch_batches=2)
-    one.repeats = True
+    one.same_batches = True
     assert [list(one) for _ in range(3)] == [expected] * 3
     resumed = loader(epoch_batches=2)
-    resumed.repeats = True
+    resumed.same_batches = True
     resumed.load_state_dict({"epoch": 5, "position": 1})
     assert list(resumed) == expected[1:]
     assert list(resumed) == expected

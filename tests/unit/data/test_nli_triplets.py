@@ -60,9 +60,9 @@ def test_any_number_of_hard_negatives(count: int, unit: str, tmp_path: Path) -> 
     )
     data = data_module(nli_triplets, ".", batch_size=2, seed=0, path=str(path), columns=tuple(names))
     train = training(nli_triplets, ".", path=str(path), columns=tuple(names)).train
-    assert (data.num_views, data.data_set.unit) == (count, unit)
+    assert (len(data.data_set.views), data.data_set.unit) == (count, unit)
     assert train[1] == {f"sentence{v + 1}": f"{name} 1" for v, name in enumerate(names)}
-    assert [view.column for view in data.views] == list(train.columns)
+    assert [view.column for view in data.data_set.views] == list(train.columns)
 
 
 @pytest.mark.parametrize("columns", [["a"], ["a", "a"]])

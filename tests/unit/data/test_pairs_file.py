@@ -297,7 +297,7 @@ def test_similar_pairs_alone(tmp_path: Path) -> None:
         pairs_file, path, batch_size=4, seed=1, dev_fraction=0.2, score_range=(0, 10), positives_from=3.5
     )
     data.setup()
-    assert (data.num_views, data.label) == (2, "none")
+    assert (len(data.data_set.views), data.data_set.label) == (2, "none")
     assert data.dev.columns == every.dev.columns
     assert min(data.dev["label"]) < 1
     kept = [

@@ -123,7 +123,7 @@ def test_a_limit_is_a_fixed_sample(tmp_path: Path) -> None:
 def test_similar_pairs_alone(tmp_path: Path) -> None:
     save(tmp_path, "train", [(f"a{i}", f"b{i}", i / 20) for i in range(20)], "csv")
     data = read(tmp_path, positives_from=0.5)
-    assert data.label == "none"
+    assert data.data_set.label == "none"
     assert data.source_score(5) == 1
     assert all(int(text[1:]) >= 10 for text in data.train["sentence1"])
 
@@ -266,7 +266,8 @@ def test_triplets(columns: tuple[str, ...], tmp_path: Path) -> None:
     scored = str(save(tmp_path.parent / f"{tmp_path.name}-own", "dev", rows(10), "csv"))
     data = data_module(triplets_hub, "absent", str(tmp_path), columns, dev_path=scored)
     data.setup()
-    assert (data.num_views, data.label, data.published_rows) == (len(columns), "none", None)
+    found = data.data_set
+    assert (len(found.views), found.label, found.published_rows) == (len(columns), "none", None)
     assert data.train["sentence2"][:] == [f"p {i}" for i in range(20)]
     assert len(data.dev) == 10
     few = data_module(triplets_hub, "absent", str(tmp_path), columns, limit=5, dev_path=scored)

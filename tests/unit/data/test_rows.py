@@ -295,7 +295,7 @@ def labelled(folder: Path, rows: Sequence[tuple[str, str]] = CLASSES) -> str:
 def test_texts_with_classes(tmp_path: Path, dev: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     data = module(labels_file, labelled(tmp_path), dev, batch_size=4)
-    assert (data.num_views, data.label, data.data_set.unit, data.data_set.classes) == (
+    assert (len(data.data_set.views), data.data_set.label, data.data_set.unit, data.data_set.classes) == (
         2,
         "none",
         "texts",

@@ -71,7 +71,7 @@ def test_classes_tell_how_many_slots_are_shared() -> None:
 
 def test_sentences_are_one_column_for_all_views() -> None:
     data = data_module(toy, batch_size=8, seed=0, kind="sentences", views=3, repetition=0.3)
-    assert [view.column for view in data.views] == ["sentence1"] * 3
-    assert [view.augmentation is not None for view in data.views] == [False, True, False]
-    assert (data.num_views, data.label) == (3, "none")
+    assert [view.column for view in data.data_set.views] == ["sentence1"] * 3
+    assert [view.augmentation is not None for view in data.data_set.views] == [False, True, False]
+    assert (len(data.data_set.views), data.data_set.label) == (3, "none")
     assert len(data_module(toy, batch_size=8, seed=0, kind="triplets").views) == 3

@@ -44,7 +44,7 @@ def test_settings_of_the_top_level_reach_every_data_set(
         further = ["data.columns=[a,b]"]
     data = make_data(check_config(config(f"data={choice}", *path, *given, *further)))
     of_label = {"score": "pearson", "class": "cross_entropy", "none": "infonce"}
-    loss = [f"loss={of_label[data.label]}"]
+    loss = [f"loss={of_label[data.data_set.label]}"]
     if choice == "joint":
         loss = losses(nli="infonce", sts="pearson")
     fits = check_config(config(f"data={choice}", *loss, *path, *given, *further))

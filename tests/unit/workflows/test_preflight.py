@@ -47,7 +47,7 @@ def source(config: Config, *overrides: str) -> DataModule:
 def computes(loss: Loss, data: DataModule) -> bool:
     """Whether the loss gives a number for a batch as the data has it."""
     torch.manual_seed(0)
-    views = torch.randn(data.num_views, 7, 6, dtype=torch.float64)
+    views = torch.randn(len(data.data_set.views), 7, 6, dtype=torch.float64)
     labels = {"none": None, "score": 5 * torch.rand(7, dtype=torch.float64), "class": torch.arange(7) % 3}
     try:
         further_ = further(loss) | (
@@ -55,7 +55,7 @@ def computes(loss: Loss, data: DataModule) -> bool:
             if "teacher_vectors" in loss.needs.required_inputs
             else {}
         )
-        return bool(loss(views, labels[data.label], **further_).isfinite())
+        return bool(loss(views, labels[data.data_set.label], **further_).isfinite())
     except (ValueError, RuntimeError, IndexError):
         return False
 
@@ -72,8 +72,9 @@ def test_loss_and_data_fit_or_are_rejected(data: str, config: Config) -> None:
     for stem in PLAIN:
         loss = make(stem)
         needs = loss.needs
-        views = given.num_views in needs.views or (needs.more_views and given.num_views > max(needs.views))
-        if views and given.label in loss.needs.labels:
+        count = len(given.data_set.views)
+        views = count in needs.views or (needs.more_views and count > max(needs.views))
+        if views and given.data_set.label in loss.needs.labels:
             check_fit(loss, given)
             assert computes(loss, given), stem
             continue

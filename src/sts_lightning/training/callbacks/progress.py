@@ -184,5 +184,5 @@ class Overfit(Callback):
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Set both; Lightning keeps the mode of each module over a dev evaluation."""
-        trainer.train_dataloader.repeats = True
+        trainer.train_dataloader.same_batches = True
         pl_module.encoder.backbone.eval()
