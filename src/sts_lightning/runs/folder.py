@@ -300,23 +300,6 @@ class RunFolder:
             raise CheckpointError(f"{path} is not a checkpoint of a run: it has no state_dict.")
         return checkpoint
 
-    def write_checkpoint(self, which: Checkpoint, content: Mapping[str, Any]) -> None:
-        """Write a checkpoint under a temporary name and rename it.
-
-        Raises:
-            OSError: It could not be written; an earlier file is unchanged.
-        """
-        import torch
-
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-        with replacing(self.checkpoint(which)) as temporary, temporary.open("wb") as file:
-            try:
-                torch.save(dict(content), file)
-            except RuntimeError as error:  # torch's error hides that of the system, such as a full disk
-                if isinstance(error.__context__, OSError):
-                    raise error.__context__ from error
-                raise
-
     def remove_state(self) -> None:
         """Remove what only a run that trains needs; a run that is killed before keeps it."""
         self.checkpoint("best").unlink(missing_ok=True)
@@ -347,6 +330,24 @@ class RunFolder:
                 self.path.rmdir()
             else:
                 os.removedirs(self.name)
+
+
+def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a checkpoint under a temporary name and rename it: a full disk leaves an earlier file as it is.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    import torch
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        try:
+            torch.save(dict(content), file)
+        except RuntimeError as error:  # torch's error hides that of the system, such as a full disk
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from error
+            raise
 
 
 def missing_run_error(folder: Path, config_file: str) -> CheckpointError:

@@ -24,7 +24,7 @@ from sts_lightning.core.processes import Shard
 from sts_lightning.data.collate import Batch
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.table import gold_of, identical_pairs
-from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of
+from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of, title_of
 from sts_lightning.evaluation.retrieval import mean_scores, score_queries
 from sts_lightning.evaluation.statistics import correlate, pair_cosines
 from sts_lightning.losses.base import Loss, check_scalar
@@ -495,8 +495,12 @@ class STSModule(pl.LightningModule):
             scores = {"spearman": of_pairs["spearman"], "pearson": of_pairs["pearson"]}
         for name, value in scores.items():
             self.log(f"dev/{name}", value, prog_bar=f"dev/{name}" == monitor_of(dev))
-        self.log(DEV_SCORE, scores[monitor_of(dev).removeprefix("dev/")], logger=False)
+        monitor = monitor_of(dev)
+        score = scores[monitor.removeprefix("dev/")]
+        self.log(DEV_SCORE, score, logger=False)
         self._log_position(self.global_step, batch_size=1)
+        loss = "" if self._last_loss is None else f", loss {self._last_loss:.4f}"
+        log.info("step %d%s, dev %s %.2f", self.global_step, loss, title_of(monitor), score)
 
     def configure_gradient_clipping(
         self,

@@ -32,11 +32,10 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
 
 from sts_lightning.core.errors import InterruptedRunError
-from sts_lightning.core.files import replacing
 from sts_lightning.core.processes import is_first_process
 from sts_lightning.core.signals import StopRequest, listen_again, signal_name
 from sts_lightning.models.loading.folder import write_model
-from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.folder import RunFolder, write_checkpoint
 from sts_lightning.runs.predictions import save_dev
 
 log = logging.getLogger(__name__)
@@ -347,10 +346,7 @@ class KeptWeights(Checkpoint):
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes to a temporary file first, so that a full disk does not destroy the earlier checkpoint.
-
-    Lightning's own writing goes by way of /tmp, which may be another file system.
-    """
+    """Writes as `write_checkpoint` does; Lightning goes by way of /tmp, which may be another file system."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """Write a checkpoint.
@@ -358,9 +354,4 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         Raises:
             OSError: It could not be written; the earlier file is unchanged.
         """
-        target = Path(path)
-        try:
-            with replacing(target) as temporary:
-                super().save_checkpoint(checkpoint, temporary, storage_options)
-        except OSError as error:  # Lightning's error names the temporary file
-            raise OSError(error.errno, error.strerror, str(target)) from error
+        write_checkpoint(Path(path), checkpoint)
