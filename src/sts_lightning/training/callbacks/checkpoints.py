@@ -74,7 +74,6 @@ class RunRecorder(Checkpoint):
         self.stop = StopRequest(self._announce)
         self._agreed: signal.Signals | None = None  # a stop that every process knows of
         self._due = False
-        self._evaluating = False
         self._saved_step: int | None = None
         self._ended_early = False
         self._next_write = 0.0
@@ -114,10 +113,9 @@ class RunRecorder(Checkpoint):
         trainer.should_stop = trainer.should_stop or self._ended_early
 
     def _announce(self, number: signal.Signals) -> None:
-        if not is_first_process():
-            return
-        when = "the dev evaluation that is running" if self._evaluating else "this step"
-        log.warning("%s: stopping after %s; once more to stop at once.", signal_name(number), when)
+        if is_first_process():
+            text = "%s: stopping after this step or dev evaluation; once more to stop at once."
+            log.warning(text, signal_name(number))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Listen to signals.
@@ -157,13 +155,11 @@ class RunRecorder(Checkpoint):
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Take SIGTERM back from Lightning, which ends an evaluation outside `fit` as if it were complete."""
-        self._evaluating = True
         if trainer.state.fn == TrainerFn.VALIDATING:
             listen_again()
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save after a dev evaluation."""
-        self._evaluating = False
         self._record(trainer, pl_module, due=True)
         if trainer.state.fn == TrainerFn.FITTING:
             self._agree(trainer)
