@@ -369,7 +369,6 @@ def missing_run_error(folder: Path, config_file: str) -> CheckpointError:
 
 
 def _suggest_folder(folder: Path, config_file: str) -> str | None:
-    """Return what the user may have meant by something that is no run folder."""
     if any((folder / name).is_file() for name in OF_MODELS):
         return f"It holds a model: name it by model=encoder {path_override('model.name', folder)}."
     inside = [path for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{config_file}")]

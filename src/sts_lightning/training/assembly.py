@@ -200,7 +200,6 @@ def _make_parts(nodes: DictConfig, facts: Mapping[str, Any]) -> tuple[dict[str, 
 
 
 def _without_loading(node: DictConfig) -> DictConfig:
-    """Return the settings of a data set without those of the `DataModule`."""
     return OmegaConf.masked_copy(node, [key for key, _ in items(node) if key not in LOADING])
 
 

@@ -338,7 +338,6 @@ class STSModule(pl.LightningModule):
             raise ShortageElsewhere(tokens)
 
     def _least(self, tokens: int) -> int:
-        """Return the least of the numbers of all processes."""
         if self._group is None:
             return tokens
         least = torch.tensor(tokens)
@@ -398,10 +397,6 @@ class STSModule(pl.LightningModule):
         """Store the limit of micro batches, after a check of the last loss: no checkpoint holds NaN."""
         self._read_loss()
         checkpoint[MICRO_BATCH] = {"setting": self.micro_batch_size, "tokens": self.budget.tokens}
-
-    def on_train_end(self) -> None:
-        """Check the last loss."""
-        self._read_loss()
 
     def _remedy(self, untrained: bool) -> str:
         """Return what to do about numbers that are not finite, before or after the weights were changed."""
