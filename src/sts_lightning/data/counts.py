@@ -31,6 +31,11 @@ STS_POSITIVES = {("exact", 4.0): 1_543}
 """Pairs among these from the given score on (Pcc-tuning, Table 3)."""
 
 
+def reasons_of(dropped: Mapping[str, int]) -> list[str]:
+    """Return in words how many rows were dropped for each reason that dropped any."""
+    return [f"{count:,} dropped: {why}" for why, count in dropped.items() if count]
+
+
 @dataclass(frozen=True)
 class TrainingCount:
     """Number of examples that a run trained on, and of those that the papers trained on.
@@ -59,7 +64,7 @@ class TrainingCount:
     @property
     def reasons(self) -> str:
         """Rows dropped, with their reasons, or an empty text."""
-        return ", ".join(f"{count:,} dropped: {why}" for why, count in self.dropped.items() if count)
+        return ", ".join(reasons_of(self.dropped))
 
     def __str__(self) -> str:
         if self.published is None:

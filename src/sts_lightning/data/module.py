@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -274,29 +274,26 @@ class DataModule(pl.LightningDataModule):
     def val_dataloader(self) -> DataLoader[Any]:
         """Return the dev pairs in file order, or the dev queries and then their candidates."""
         _, prepare = self._connected()
+        shard = Shard.current()
+        data: Any = self.dev  # has what the loader asks for
+        size: int | None = DEV_BATCH_SIZE
+        collate: Any = ViewCollator(column_views(2), "score", prepare, shard)
         if isinstance(self.dev, Ranking):
-            return self._ranked_texts(self.dev, prepare)
-        collate = ViewCollator(column_views(2), "score", prepare, Shard.current())
+            collate, size = partial(_ranked_texts, prepare, shard), None
+            data = [
+                (role, texts[start : start + DEV_TEXTS])
+                for role, texts in self.dev.texts()
+                for start in range(0, len(texts), DEV_TEXTS)
+            ]
         # A separate generator: the loader would otherwise draw from the one that dropout uses.
         generator = torch.Generator().manual_seed(self.seed)
-        pairs: Any = self.dev  # has what the loader asks for
-        return DataLoader(pairs, batch_size=DEV_BATCH_SIZE, collate_fn=collate, generator=generator)
+        return DataLoader(data, batch_size=size, collate_fn=collate, generator=generator)
 
-    def _ranked_texts(self, dev: Ranking, prepare: Any) -> DataLoader[Any]:
-        shard = Shard.current()
 
-        def collate(batch: Any) -> Batch[Any]:
-            role, texts = batch
-            embedded = list(texts[shard.slice_of(len(texts))] or texts[:1]) if shard.world_size > 1 else texts
-            return Batch(prepare([list(embedded)], [None], role=role), 1, None, len(texts), shard)
-
-        batches: Any = [
-            (role, texts[start : start + DEV_TEXTS])
-            for role, texts in dev.texts()
-            for start in range(0, len(texts), DEV_TEXTS)
-        ]
-        generator = torch.Generator().manual_seed(self.seed)  # as for pairs
-        return DataLoader(batches, batch_size=None, collate_fn=collate, generator=generator)
+def _ranked_texts(prepare: Any, shard: Shard, batch: tuple[str, Sequence[str]]) -> Batch[Any]:
+    role, texts = batch
+    embedded = texts[shard.slice_of(len(texts))] or texts[:1]
+    return Batch(prepare([list(embedded)], [None], role=role), 1, None, len(texts), shard)
 
 
 def _by_role(prepare: Prepare[Any], part: DataSet) -> Prepare[Any]:

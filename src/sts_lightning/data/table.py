@@ -13,6 +13,7 @@ import numpy as np
 
 from sts_lightning.core.choices import TextFound
 from sts_lightning.core.errors import DataError, counted
+from sts_lightning.data.counts import reasons_of
 
 log = logging.getLogger(__name__)
 
@@ -58,20 +59,12 @@ class SourceCount:
 
     def report(self) -> None:
         """Log the rows read, dropped (with reasons) and kept."""
-        reasons = "".join(f", {count:,} dropped: {why}" for why, count in self.dropped.items() if count)
-        share = "" if self.weight == 1 else f", weight {self.weight:g}: {self.drawn:,} rows in an epoch"
-        several = (
-            f", {counted(self.several_scores, 'pair')} with several scores" if self.several_scores else ""
-        )
-        log.info(
-            "%s: %s rows read%s, %s kept%s%s",
-            self.source,
-            f"{self.read:,}",
-            reasons,
-            f"{self.kept:,}",
-            share,
-            several,
-        )
+        numbers = [f"{self.read:,} rows read", *reasons_of(self.dropped), f"{self.kept:,} kept"]
+        if self.weight != 1:
+            numbers.append(f"weight {self.weight:g}: {self.drawn:,} rows in an epoch")
+        if self.several_scores:
+            numbers.append(f"{counted(self.several_scores, 'pair')} with several scores")
+        log.info("%s: %s", self.source, ", ".join(numbers))
 
 
 LABELLED = ("sentence1", "sentence2", "label")

@@ -107,7 +107,7 @@ def test_a_limit_is_a_difference_with_its_reason(
 )
 def test_bellm_has_other_triplets_than_simcse(data: list[str], config: Callable[..., DictConfig]) -> None:
     """The number is of Pcc-tuning, Sec. 4.1."""
-    assert make_data(config("experiment=bellm", *data)).published_rows == 480_862
+    assert make_data(config("experiment=bellm", *data)).data_set.published_rows == 480_862
 
 
 def test_round_trip() -> None:

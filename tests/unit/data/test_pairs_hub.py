@@ -266,8 +266,8 @@ def test_triplets(columns: tuple[str, ...], tmp_path: Path) -> None:
     scored = str(save(tmp_path.parent / f"{tmp_path.name}-own", "dev", rows(10), "csv"))
     data = data_module(triplets_hub, "absent", str(tmp_path), columns, dev_path=scored)
     data.setup()
-    found = data.data_set
-    assert (len(found.views), found.label, found.published_rows) == (len(columns), "none", None)
+    of = data.data_set
+    assert (len(of.views), of.label, of.published_rows) == (len(columns), "none", None)
     assert data.train["sentence2"][:] == [f"p {i}" for i in range(20)]
     assert len(data.dev) == 10
     few = data_module(triplets_hub, "absent", str(tmp_path), columns, limit=5, dev_path=scored)
