@@ -49,8 +49,10 @@ def pair(shape: str, dtype: torch.dtype, rate: float) -> dict[str, SentenceEncod
 
 def forward(encoder: SentenceEncoder, rows: int, mixed: bool) -> Tensor:
     """Embed rows of the maximum length as training does."""
+    texts = ["a " * encoder.tokenizer.lengths.train] * rows
+    (chunk,) = encoder.tokenizer.training_rows([texts], [None], 10**9).chunks
     with torch.autocast("cpu", torch.bfloat16, enabled=mixed, cache_enabled=False):
-        return encoder.embed_chunk(encoder.longest_rows(rows))
+        return encoder.embed_chunk(chunk)
 
 
 def step(encoder: SentenceEncoder, rows: int, mixed: bool) -> tuple[Tensor, float]:

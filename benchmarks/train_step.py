@@ -44,7 +44,7 @@ from sts_lightning.data.data_set import column_views
 from sts_lightning.data.sts_train import sts_train
 from sts_lightning.data.table import LABELLED
 from sts_lightning.losses.pearson import PearsonLoss
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 
 BATCH = 64
 Precision = Literal["32-true", "bf16-mixed"]

@@ -90,7 +90,7 @@ def settings(experiment: str, kind: str, teacher: Path) -> list[str]:
         "pcc_stage2": [*decoder("opt"), "model.dropout=0.0", "trainer.init=best"],
     }.get(experiment, ENCODER)
     extra = {
-        "esimcse": ["~data.official_repetition"],
+        "esimcse": ["~data.paper_code_repetition"],
         "infocse": ["auxiliary.lower_layers=1"],
         "rankcse": [f"auxiliary.sources=[{teacher}]", "auxiliary.weights=null"],
         "minilm_distill_nli": [f"auxiliary.sources=[{teacher}]", "~data.limit"],

@@ -1,4 +1,4 @@
-"""Write src/sts_lightning/evaluation/leaked_rows.json: `python tools/leaked_rows.py [DATA_ROOT]`.
+"""Write src/sts_lightning/reproduce/leaked_rows.json: `python tools/leaked_rows.py [DATA_ROOT]`.
 
 It has the numbers of the pairs of the seven test sets that occur in STS-B train or SICK-R train.
 """
@@ -12,19 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-import sts_lightning.evaluation
+import sts_lightning.reproduce
 from sts_lightning.data.readers.sts_sets import STSTask, load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.table import Table, gold_of
-from sts_lightning.evaluation.leaks import (
-    KINDS,
-    LEAK_FREE,
-    PUBLISHED,
-    LeakedRows,
-    Pairs,
-    SetLeaks,
-    find_leaks,
-    hash_scores,
-)
+from sts_lightning.evaluation.leaks import KINDS, Pairs, find_leaks
+from sts_lightning.reproduce.leak_free import LEAK_FREE, PUBLISHED, LeakedRows, SetLeaks, hash_scores
 
 
 def find_leaked_rows(
@@ -81,7 +73,7 @@ def main(data_root: str = "data") -> None:
     tables = (load_stsb(data_root, "train"), load_sickr(data_root, "train"))
     train = [pair for table in tables for pair in table.pairs]
     found = find_leaked_rows(train, load_sts_tasks(data_root), "STS-B train and SICK-R train")
-    (Path(sts_lightning.evaluation.__file__).parent / PUBLISHED).write_text(as_json(found), encoding="utf-8")
+    (Path(sts_lightning.reproduce.__file__).parent / PUBLISHED).write_text(as_json(found), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from sts_lightning.core.errors import InterruptedRunError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.tiny_bert import character_tokenizer
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 
 FOLDER = Path("tests/fixtures/runs_0.3.0")
 """Relative to the root of the repository, as the paths in the runs are."""

@@ -6,7 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import CONF
 from tests.support.whole_runs import EPOCHS
 

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.core.errors import InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.support.emulated_runs import DECODER, TOY_RUN, check_synchronisations, run_emulated
 from tests.support.interruptions import StopAt
 from tests.support.whole_runs import metrics, same_results

@@ -17,7 +17,7 @@ from sts_lightning.evaluation.sts import evaluate_sts
 from sts_lightning.models.loading.hub import packaged_copy
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 
 Config = Callable[..., DictConfig]
 

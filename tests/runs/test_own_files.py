@@ -9,7 +9,7 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows import command
+from sts_lightning.workflows import start
 from tests.conftest import EXACT
 
 
@@ -23,7 +23,7 @@ def test_batches_without_contrast_train_nothing(
     own = ["model=tiny_bert", EXACT, "data=pairs_file", f"path={tmp_path}/a.csv", "logger=csv"]
     own += [f"data.dev_path={tmp_path}/dev.csv", "data.batch_size=8", "trainer.max_epochs=1"]
     with caplog.at_level("INFO"):
-        command.train_in(tmp_path / "run", config(*own, "loss=cosent", "trainer.log_every_n_steps=1"))
+        start.train_in(tmp_path / "run", config(*own, "loss=cosent", "trainer.log_every_n_steps=1"))
     losses = [row["train/loss"] for row in RunFolder(tmp_path / "run").history() if "train/loss" in row]
     assert len(losses) == 6
     assert losses.count(0) in (4, 5, 6)
@@ -48,12 +48,12 @@ def test_scores_and_classes_in_reverse(
     for name in ("distances", "dev"):
         data = ["data=pairs_file", f"path={tmp_path}/dev.csv", f"data.dev_path={tmp_path}/{name}.csv"]
         caplog.clear()
-        command.train_in(tmp_path / name, config(*short, *data))
+        start.train_in(tmp_path / name, config(*short, *data))
         assert ("seem to be distances" in caplog.text) == (name == "distances")
         assert "in another order" not in caplog.text
     data = ["data=classes_file", f"path={tmp_path}/classes.csv", f"data.dev_path={tmp_path}/dev.csv"]
     caplog.clear()
-    command.train_in(tmp_path / "run", config(*short, *data, "data.classes=[no,yes]"))
+    start.train_in(tmp_path / "run", config(*short, *data, "data.classes=[no,yes]"))
     assert "0 is no (the least similar)" in caplog.text
     assert "train longer, or the labels are in another order than data.classes" in caplog.text
 
@@ -80,7 +80,7 @@ def test_rows_that_share_an_answer(mask: bool, config: Callable[..., DictConfig]
         "trainer.micro_batch_size=2",
         "logger=csv",
     )
-    command.train_in(tmp_path / "run", run)
+    start.train_in(tmp_path / "run", run)
     (loss,) = (
         row["train/loss"]
         for row in RunFolder(tmp_path / "run").history()

@@ -28,8 +28,8 @@ from sts_lightning.runs.predictions import load_dev
 from sts_lightning.testing.toy import scored_pairs
 from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.average import average_runs
-from sts_lightning.workflows.command import train_in
 from sts_lightning.workflows.evaluate import evaluate_in
+from sts_lightning.workflows.start import train_in
 from sts_lightning.workflows.verify import verify
 from tests.conftest import CONF, EXACT
 from tests.support.interruptions import PowerCut

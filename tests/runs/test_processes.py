@@ -11,7 +11,7 @@ import torch
 from omegaconf import DictConfig
 
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_RUN
 from tests.support.whole_runs import JOINT, metrics, weights
 

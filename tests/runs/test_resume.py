@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 import sts_lightning
 from sts_lightning.core.errors import CheckpointError, ConfigError, InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.support.interruptions import StopAt
 from tests.support.run_entries import edit, train_py
 from tests.support.whole_runs import EPOCHS, JOINT, metrics, same_results

@@ -33,8 +33,8 @@ from sts_lightning.runs.predictions import load_predictions
 from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows import report
 from sts_lightning.workflows.average import average_runs
-from sts_lightning.workflows.command import train_in
 from sts_lightning.workflows.evaluate import evaluate_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import CONF, ROOT, SHORT_RUN
 from tests.support.run_entries import edit, train_py
 from tests.support.whole_runs import EPOCHS, metrics, same_results, weights

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from sts_lightning.models.loading.folder import TRAINING
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.nightly.scenarios.test_recipes import overrides
 
 Config = Callable[..., DictConfig]

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.workflows.average import average_runs
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import CONF, EXACT, SHORT_RUN
 from tests.support.averaged_runs import dev_of
 from tests.support.whole_runs import metrics, weights

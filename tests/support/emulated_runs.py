@@ -9,7 +9,7 @@ from typing import Any
 from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig
 
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.support.emulated_gpu import EmulatedGPU, emulated_gpu
 
 SYNCHRONISATIONS = 2

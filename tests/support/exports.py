@@ -19,7 +19,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.folder import write_model
 from sts_lightning.models.loading.hub import OWN_FILE
 from sts_lightning.models.loading.pipeline import read_model
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_RUN
 
 Config = Callable[..., DictConfig]

@@ -13,7 +13,7 @@ from sts_lightning.config.folders import files_of
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_RUN
 
 Config = Callable[..., DictConfig]
@@ -79,7 +79,7 @@ SINGLE = sorted(files_of("experiment").keys() - STAGED)
 def overrides(experiment: str, teacher: Path | None = None) -> list[str]:
     """Overrides of a short run; an experiment with a teacher needs the folder of one."""
     extra = {
-        "esimcse": ["~data.official_repetition"],
+        "esimcse": ["~data.paper_code_repetition"],
         "infocse": ["auxiliary.lower_layers=1"],
         "rankcse": [f"auxiliary.sources=[{teacher}]", "auxiliary.weights=null"],
         "minilm_distill_nli": [f"auxiliary.sources=[{teacher}]", "~data.limit"],

@@ -24,8 +24,8 @@ from sts_lightning.models.loading.folder import write_model
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
-from sts_lightning.workflows import command as job
 from sts_lightning.workflows import evaluate
+from sts_lightning.workflows import start as job
 from sts_lightning.workflows.average import average_runs
 from tests.conftest import CONF, SHORT_RUN
 

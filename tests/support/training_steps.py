@@ -15,3 +15,10 @@ def step_alone(
 ) -> Step:
     """The first step of a run with seed 0."""
     return Step(encoder, batch, batch.rows, recompute, pooled)
+
+
+def longest_rows(encoder: SentenceEncoder, count: int) -> dict[str, Tensor]:
+    """A chunk of rows of the maximum length in training, on the encoder's device."""
+    texts = ["a " * encoder.tokenizer.lengths.train] * count
+    (chunk,) = encoder.tokenizer.training_rows([texts], [None], 10**9).chunks
+    return {name: values.to(encoder.device) for name, values in chunk.items()}

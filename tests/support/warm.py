@@ -20,7 +20,7 @@ PRELOADED = [
     "sts_lightning.cli.hydra_app",
     "sts_lightning.testing.tiny_bert",
     "sts_lightning.workflows.evaluate",
-    "sts_lightning.workflows.command",
+    "sts_lightning.workflows.start",
     "torch.utils.tensorboard",
     "transformers.models.bert.modeling_bert",
 ]

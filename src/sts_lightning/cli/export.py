@@ -35,7 +35,7 @@ def _upload(folder: str) -> str:
     default="trained",
     help="Weights that an adapter is merged into: those of training, dequantised, or the original ones.",
 )
-@click.option("--license", metavar="ID", help="Licence for the model card. Default: that of the base model.")
+@click.option("--license", metavar="ID", help="Licence for the model card. Default: unknown.")
 @click.option("--push", "--private", "--revision", is_flag=False, flag_value="", hidden=True)  # of 0.3
 @TRUST_REMOTE_CODE
 def export_command(

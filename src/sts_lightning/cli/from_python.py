@@ -20,7 +20,7 @@ from sts_lightning.config.schema import COMMAND
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.hardware import set_cpu_defaults, set_gpu_defaults
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_after
+from sts_lightning.workflows.start import train_after
 
 
 def train(*, folder: str | Path | None = None, settings: Mapping[str, Any] = {}, **choices: Any) -> RunFolder:

@@ -69,7 +69,7 @@ def run(entry: Entry) -> None:
 
 def _work(entry: Entry, cfg: DictConfig) -> float:
     if entry == "train":
-        from sts_lightning.workflows.command import train
+        from sts_lightning.workflows.start import train
 
         return train(cfg)
     check_values(cfg)

@@ -38,6 +38,10 @@ GONE = {
     "loss=kendall": "loss=spearman and loss=concordance are nearest, and score no worse.",
     "loss=listmle": "loss=listnet is nearest and scores higher; loss=rankcse has its own ListMLE.",
     "loss.official": "What the paper's code does is loss=paper_code_NAME, as in loss=paper_code_pearson.",
+    "auxiliary.official": "What the paper's code does is auxiliary=paper_code_NAME.",
+    "data.official_repetition": "It is data.paper_code_repetition.",
+    "trainer.official_gather": "It divided the gradient by the number of processes, which Adam notices "
+    "by clipping alone: multiply trainer.gradient_clip_val by it.",
     "dev=suite": "dev=stsb_clean has no test pairs either, and chose the better runs.",
 }
 """What to type in place of a choice or a setting of an earlier version."""
@@ -272,7 +276,9 @@ def _in_values(schema: type[Settings], values: Mapping[str, Any]) -> Iterator[Co
             else:  # of a union, an error for each of its types
                 found.setdefault(path, (value, []))[1].append(each["msg"])
         for path, (value, words) in found.items():
-            yield _unfit(".".join(path), value, " or ".join(dict.fromkeys(words)))
+            first, *others = dict.fromkeys(words)
+            text = " or ".join([first, *(each.removeprefix("Input should ") for each in others)])
+            yield _unfit(".".join(path), value, text)
 
 
 def _unknown(schema: type[Settings], path: Sequence[str]) -> ConfigError:

@@ -63,9 +63,6 @@ def select(settings: Mapping[str, Any], kinds: Collection[Affects]) -> dict[str,
         settings: All settings of a run or an evaluation by dotted key.
         kinds: The kinds.
     """
-    held = set()
-    if settings.get("trainer.official_gather") is True:  # a W-th of the gradient with W processes
-        held = {"trainer.devices", "trainer.num_nodes"}
     # Regularisers follow the phases that the monitor finds, and other callbacks its ranks.
     watched = (str(value).startswith("rank/") for key, value in settings.items() if key[:9] == "callbacks")
     observers: tuple[str, ...] = ()
@@ -77,8 +74,7 @@ def select(settings: Mapping[str, Any], kinds: Collection[Affects]) -> dict[str,
         )
 
     def affected(key: str) -> Affects:
-        kind = "nothing" if key.startswith(observers) else _kind(key)
-        return "result" if key in held else kind
+        return "nothing" if key.startswith(observers) else _kind(key)
 
     return {key: value for key, value in settings.items() if affected(key) in kinds}
 

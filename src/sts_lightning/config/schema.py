@@ -211,7 +211,6 @@ class TrainerConfig(Settings):
     """Settings of Lightning's Trainer.
 
     Attributes:
-        official_gather: With W devices, 1/W of the gradient, as in the code of SimCSE and its followers.
         keep_state: Whether a finished run keeps its state, so that it can be trained further.
     """
 
@@ -236,7 +235,6 @@ class TrainerConfig(Settings):
     chunk_tokens: Annotated[Count | Literal["auto"], ORDER]
     micro_batch_size: Annotated[Count | Literal["auto"] | None, ORDER] = None
     gradient_checkpointing: Annotated[bool, COST]
-    official_gather: bool = False
     extra: dict[str, Any] = {}
 
 

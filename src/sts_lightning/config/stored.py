@@ -70,11 +70,16 @@ def read_settings(path: Path) -> dict[Any, Any]:
     if isinstance(loggers, dict) and "HistoryLogger" in str(loggers.get("csv")):
         del loggers["csv"]  # of 0.3; every run writes its history
     for _, node in nodes(values):
+        if node.get("official_gather") is False:  # true is left out with a warning
+            del node["official_gather"]
         package, _, name = str(node.get("_target_")).partition(".")
         if package == "sts_lightning":
             name = MOVED.get(name, name)
             if node.pop("official", False) is True:
-                name = f"{PAPER_CODE}.PaperCode{name.rpartition('.')[2]}"
+                module, _, kind = name.rpartition(".")
+                name = f"{PAPER_CODE if 'losses' in module else module}.PaperCode{kind}"
+            if "official_repetition" in node:
+                node["paper_code_repetition"] = node.pop("official_repetition")
             node["_target_"] = f"{package}.{name}"
     return values
 

@@ -22,6 +22,9 @@ from sts_lightning.data.table import SourceCount, Table, check_limit, sentence_c
 WORD_REPETITION = "sts_lightning.papers.word_repetition:WordRepetition"
 """Class that repeats sub-words (ESimCSE)."""
 
+PAPER_CODE_REPETITION = "sts_lightning.papers.word_repetition:PaperCodeWordRepetition"
+"""The same, as in ESimCSE's code."""
+
 PUBLISHED = "wiki1m_for_simcse.txt"
 """Name of the published file."""
 
@@ -32,7 +35,7 @@ def sentences(
     path: Files | None = None,
     views: int = 2,
     repetition: float = 0.0,
-    official_repetition: bool = False,
+    paper_code_repetition: bool = False,
     limit: int | None = None,
     **options: Unpack[DevTestOptions],
 ) -> DataSet:
@@ -47,7 +50,7 @@ def sentences(
             `ContrastiveTensionLoss`, whose second encoder embeds the same sentences.
         repetition: Highest fraction of sub-words that are repeated in the second view, 0 for none
             (`papers.word_repetition.WordRepetition`).
-        official_repetition: Whether repetitions are drawn as in ESimCSE's code.
+        paper_code_repetition: Whether repetitions are drawn as in ESimCSE's code.
         limit: Number of sentences to use, a fixed random sample; all if not given.
         **options: Dev and test pairs, see `DevTestOptions`.
 
@@ -63,7 +66,9 @@ def sentences(
         table = read_files(files, partial(read_sentences, folded=published))
         return evaluation.complete(table.sample(limit), published)
 
-    repeated = repeated_views(views, repetition, seed, official_repetition)
+    repeated = repeated_views(
+        views, repetition, seed, PAPER_CODE_REPETITION if paper_code_repetition else WORD_REPETITION
+    )
     return DataSet(read, repeated, "none", "sentences", published_rows=SENTENCES if published else None)
 
 
@@ -83,14 +88,14 @@ def read_sentences(path: Path, name: str, folded: bool) -> Table:
     return Table({SENTENCE: texts}, [count])
 
 
-def repeated_views(count: int, repetition: float, seed: int, official: bool = False) -> tuple[View, ...]:
+def repeated_views(count: int, repetition: float, seed: int, kind: str = WORD_REPETITION) -> tuple[View, ...]:
     """Return views that are all the same sentence, with repeated sub-words in the second one.
 
     Args:
         count: Number of views, 1 to 3.
         repetition: Highest fraction of sub-words that are repeated, in [0, 1]; 0 for none.
         seed: Random seed of the repetitions.
-        official: Whether repetitions are drawn as in ESimCSE's code.
+        kind: Class that draws them.
 
     Raises:
         ValueError: An argument is out of range; the message names it as the data sets do.
@@ -101,5 +106,5 @@ def repeated_views(count: int, repetition: float, seed: int, official: bool = Fa
         raise ValueError(f"repetition must lie in [0, 1], got {repetition}.")
     if repetition and count < 2:
         raise ValueError("repetition needs a second view; set views=2, or repetition=0.")
-    augmentation = resolve_name(WORD_REPETITION)(repetition, seed, official) if repetition else None
+    augmentation = resolve_name(kind)(repetition, seed) if repetition else None
     return tuple(View(SENTENCE, change) for change in (None, augmentation, None)[:count])

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from torch import distributed
 
 from sts_lightning.core.processes import Shard
@@ -67,7 +66,7 @@ class ShardedEncoder:
     All processes call `encode` with the same sentences and get all vectors.
 
     Args:
-        encoder: This process's encoder, with ``encode`` and the ``device`` on which vectors are exchanged.
+        encoder: This process's encoder, whose ``encode`` takes a role, ``prompt``.
     """
 
     def __init__(self, encoder: Any) -> None:
@@ -79,35 +78,14 @@ class ShardedEncoder:
         if processes == 1:
             vectors: np.ndarray = self.encoder.encode(sentences, prompt=prompt)
             return vectors
-        shards = balanced_shards(sentences, processes)
-        # A process without sentences encodes one all the same, to know D: all have to join the exchange.
-        texts = [sentences[row] for row in shards[process]] or sentences[:1]
-        shard = torch.from_numpy(self.encoder.encode(texts, prompt=prompt)).to(self.encoder.device)
-        # all_gather exchanges tensors of one shape; the first shard is a largest one.
-        padded = shard.new_zeros(len(shards[0]), shard.shape[1])
-        padded[: len(shard)] = shard
-        gathered = [torch.empty_like(padded) for _ in shards]
-        distributed.all_gather(gathered, padded)
-        return join_shards(shards, [values.cpu().numpy() for values in gathered])
-
-
-def balanced_shards(sentences: Sequence[str], count: int) -> list[list[int]]:
-    """Return the rows of each shard: sentences, sorted by length, go to the shards in turn.
-
-    The first shard is a largest one. With fewer sentences than shards some are empty.
-    """
-    order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
-    return [order[shard::count] for shard in range(count)]
-
-
-def join_shards(shards: Sequence[Sequence[int]], vectors: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the vectors of all sentences in their order, float32 of shape (N, D).
-
-    Args:
-        shards: Rows of each shard, from `balanced_shards`.
-        vectors: Vectors of each shard's rows; further rows are padding.
-    """
-    joined = np.empty((sum(map(len, shards)), vectors[0].shape[1]), dtype=np.float32)
-    for rows, values in zip(shards, vectors, strict=True):
-        joined[rows] = values[: len(rows)]
-    return joined
+        # By length and in turn, so that all have as much to do. The first shard is a largest one.
+        order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
+        shards = [order[shard::processes] for shard in range(processes)]
+        mine = self.encoder.encode([sentences[row] for row in shards[process]], prompt=prompt)
+        gathered: list[Any] = [None] * processes
+        distributed.all_gather_object(gathered, mine)
+        joined = np.empty((len(sentences), gathered[0].shape[1]), dtype=np.float32)
+        for rows, found in zip(shards, gathered, strict=True):
+            if rows:  # with fewer sentences than processes some have none
+                joined[rows] = found
+        return joined

@@ -81,13 +81,10 @@ SUITES = {
 }
 """Function that reads the tasks of each suite."""
 
-OF_STS = {
-    "test": (None, "scores your own files"),
-    "dims": ([], "scores vectors of other sizes and types"),
-    "vectors": (["float32"], "scores vectors of other sizes and types"),
-    "rank": (False, "has ranks beside its scores"),
-}
-"""Settings of ``suite=sts`` alone: the value without effect, and what they are for."""
+OF_STS = ("test", "dims", "vectors", "rank")
+"""Settings that ``suite=sts`` alone reads."""
+
+WITHOUT_EFFECT: tuple[Any, ...] = (None, False, [], ["float32"])
 
 
 def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
@@ -100,9 +97,9 @@ def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
     Raises:
         UserError: A task is unknown, its data cannot be read, or a package is missing.
     """
-    for key, (without, what) in OF_STS.items():
-        if cfg.suite != "sts" and cfg[key] != without:
-            raise ConfigError(f"{key}: only suite=sts {what}.", key=key)
+    for key in OF_STS if cfg.suite != "sts" else ():
+        if cfg[key] not in WITHOUT_EFFECT:
+            raise ConfigError(f"{key}: only suite=sts has such scores.", key=key)
     names = tuple(dict.fromkeys(cfg.tasks or ()))  # each once, or it would count twice in the average
     open_tasks: Callable[[DictConfig, tuple[str, ...], SentEvalText], Suite] = resolve_name(SUITES[cfg.suite])
     with at_setting("data_root"):
@@ -142,7 +139,7 @@ def open_sts(cfg: DictConfig, names: tuple[str, ...], text: SentEvalText) -> Sui
             hint="Evaluate them in two commands, or name the columns: sentence1=, sentence2=, score=.",
         )
     for key in ("rank", "dims", "vectors") if rankings else ():
-        if cfg[key] not in (False, [], ["float32"]):
+        if cfg[key] not in WITHOUT_EFFECT:
             raise ConfigError(f"{key}: only scored pairs have such scores.", key=key)
 
     def score(encoder: Encoder, folder: Path) -> Scored:

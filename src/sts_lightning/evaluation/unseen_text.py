@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 SAMPLED_ROWS = 10_000
 """Rows of a table that are looked at; of more, some at equal distances."""
 
-MANY_UNKNOWN = 0.1
-"""Share of unknown tokens from which there is a warning."""
+MANY_UNKNOWN = 10
+"""Percentage of unknown tokens from which there is a warning."""
 
 
 def report_truncation(
@@ -46,30 +46,21 @@ def report_unseen(
     """
     words, shares = [], []
     for name, columns, length in parts:
-        sampled = [column[:: -(-len(column) // SAMPLED_ROWS) or 1] for column in columns]
-        seen: set[str | None] = set()
-        found = []
-        for column in sampled:
-            texts = [text for text in {*column} - seen if text is not None]
-            seen |= {*texts}
-            found.append(encoder.tokenizer.count_unseen(texts, length))
+        sampled = (text for column in columns for text in column[:: -(-len(column) // SAMPLED_ROWS) or 1])
+        texts = [text for text in dict.fromkeys(sampled) if text is not None]
+        unseen = encoder.tokenizer.count_unseen(texts, length)
         where = "" if length is None else f" (after {length} tokens)"
         whole = "a sample of the " if any(len(column) > SAMPLED_ROWS for column in columns) else "the "
-        truncated = sum(unseen.truncated for unseen in found) / max(1, len(seen))
-        words.append(f"{100 * truncated:.3g} % of {whole}{name}{where}")
-        tokens = max(1, sum(unseen.tokens for unseen in found))
-        # Among many files one may be in another language.
-        most = max((unseen.unknown / max(1, unseen.tokens) for unseen in found), default=0.0)
-        shares.append((name, sum(unseen.unknown for unseen in found) / tokens, most))
-    unknown = ", ".join(f"{100 * share:.3g} %" for _, share, _ in shares)
+        words.append(f"{100 * unseen.truncated / max(1, len(texts)):.3g} % of {whole}{name}{where}")
+        shares.append((name, 100 * unseen.unknown / max(1, unseen.tokens)))
+    unknown = ", ".join(f"{share:.3g} %" for _, share in shares)
     log.info("truncated by max_length: %s; unknown tokens: %s", ", ".join(words), unknown)
-    for name, share, most in shares:
-        if most > MANY_UNKNOWN:
+    for name, share in shares:
+        if share > MANY_UNKNOWN:
             log.warning(
-                "WARNING: %.3g %% of the tokens of %s%s are unknown to the model's tokenizer, to which all "
+                "WARNING: %.3g %% of the tokens of the %s are unknown to the model's tokenizer, to which all "
                 "such words are the same; choose a model that knows their language or signs.",
-                100 * (share if share > MANY_UNKNOWN else most),
-                "the " if share > MANY_UNKNOWN else "a column of the ",
+                share,
                 name,
             )
     encoder.tells_truncation = False

@@ -113,7 +113,7 @@ def _digest(text: str, prompt: Role | None = None) -> bytes:
 def fingerprint(encoder: SentenceEncoder) -> str:
     """Return a hash that differs if the vectors of `SentenceEncoder.encode` can differ by more than rounding.
 
-    It covers weights and their precision, architecture, adapter and its scale, pooling and projection,
+    It covers weights and their precision, architecture, adapter, pooling and projection,
     tokenizer, template, prompts by role, edit and truncation of a sentence, the code of the model, and the
     versions of this package and of the libraries that compute them; not the name of the folder that they were
     loaded from.
@@ -129,11 +129,6 @@ def fingerprint(encoder: SentenceEncoder) -> str:
         "code": _code(encoder),
         "architecture": _unnamed(encoder.plain_backbone.config.to_dict()),
         "adapters": {name: _unnamed(config.to_dict()) for name, config in adapters.items()},
-        "scales": {
-            name: module.scaling
-            for name, module in encoder.named_modules()
-            if adapters and isinstance(getattr(module, "scaling", None), dict)
-        },
         "encoding": encoder.config.as_json() | {"evaluation_length": rows.lengths.eval},
         # Without the truncation and padding of its last call.
         "tokenizer": {key: rule for key, rule in rules.items() if key not in ("truncation", "padding")},

@@ -9,18 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import EvalResult, ModelCardData
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from sts_lightning.config.check import flatten
 from sts_lightning.core.choices import ExportFormat, Role
-from sts_lightning.core.errors import UserError
 from sts_lightning.data.overlap import filter_of
 from sts_lightning.evaluation.statistics import score_intervals
 from sts_lightning.evaluation.verdict import in_words
 from sts_lightning.models.encoding import EncodingConfig
-from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles
+from sts_lightning.models.loading.hub import OWN_FILE
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import load_predictions
@@ -43,7 +41,7 @@ def model_card(
     Args:
         facts: What is known about the run, of `card_facts`.
         format_: Format of the export.
-        licence: Identifier of the licence by the user; None for that of the base model, if known.
+        licence: Identifier of the licence by the user; None for an unknown one.
         name: Name of the folder, by which the examples load the model.
         folder: Exported folder, complete but for the card.
         original_base: Whether an adapter was merged into the weights before quantisation.
@@ -75,26 +73,23 @@ def model_card(
 
 
 def _metadata(facts: Mapping[str, Any], format_: ExportFormat, licence: str | None) -> ModelCardData:
-    base, metrics = facts["base"], facts["metrics"]
-    stated = {"license": licence} if licence else base.get("licence") or {"license": UNKNOWN}
+    metrics = facts["metrics"]
     library = {"adapter": "peft", "merged": "transformers"}.get(format_, format_)
     results = [
         EvalResult(
             task_type="semantic-similarity",
-            task_name="Semantic textual similarity",
             dataset_type="unknown",
             dataset_name=name,
             dataset_config=name,  # huggingface_hub merges results of one type and configuration
             metric_type="spearman_cosine",
-            metric_name="Spearman correlation of cosines",
             metric_value=round(metrics.scores[name] / 100, 4),
         )
         for name, task in (metrics.test["tasks"] if metrics.test else {}).items()
         if "pairs" in task
     ]
     return ModelCardData(
-        **stated,
-        base_model=base.get("hub_id"),
+        license=licence or UNKNOWN,
+        base_model=facts["base"].get("hub_id"),
         datasets=facts["datasets"],
         library_name=library,
         pipeline_tag="sentence-similarity" if format_ == "sentence-transformers" else "feature-extraction",
@@ -105,7 +100,7 @@ def _metadata(facts: Mapping[str, Any], format_: ExportFormat, licence: str | No
 
 
 def card_facts(folder: Path) -> dict[str, Any]:
-    """Collect the facts from the files of a run, finished or not, and from the card of its base model.
+    """Collect the facts from the files of a run, finished or not.
 
     Returns:
         Variables of the template: ``run``, its name; ``base`` and ``recipe`` (see `_base`, `_recipe`);
@@ -120,12 +115,12 @@ def card_facts(folder: Path) -> dict[str, Any]:
     metrics = run.metrics() if run.metrics_file.exists() else RunMetrics(None)
     predicted = metrics.test is not None and run.predictions_file.exists()
     intervals = score_intervals([load_predictions(run)]) if predicted else {}
-    source = _last(flatten(settings).get("data._target_"))
     path = settings.get("path")
-    on_hub = source in ("pairs_hub", "triplets_hub") and isinstance(path, str) and not Path(path).exists()
+    read_there = _class(settings.get("data")) in ("pairs_hub", "triplets_hub")
+    on_hub = read_there and isinstance(path, str) and not Path(path).exists()
     return {
         "run": str(settings.get("name") or folder.resolve().name),
-        "base": _base(settings),
+        "base": _base(settings.get("model") or {}),
         "recipe": _recipe(settings, metrics.details),
         "metrics": metrics,
         # Beyond rounding to two decimals the score is another one, such as a mean over subsets.
@@ -140,87 +135,64 @@ def card_facts(folder: Path) -> dict[str, Any]:
     }
 
 
-def _base(settings: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the ``name`` of the model that a run started from and, if known, metadata about its ``licence``.
-
-    A model on the hub has a ``hub_id`` and a ``revision``, which may be empty.
-    """
-    model = settings.get("model") or {}
+def _base(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the name of the model that a run started from; of one on the hub its id and revision too."""
     name = model.get("name")
     if not isinstance(name, str):
-        return {"name": _last(model.get("_target_") or UNKNOWN)}
+        return {"name": _class(model) or UNKNOWN}
     if Path(name).is_dir():  # the card is public, so it does not show where the folder is
-        return {"name": Path(name).resolve().name, "licence": _licence(name)}
+        return {"name": Path(name).resolve().name}
     hub_id, _, revision = name.partition("@")
-    return {"name": hub_id, "hub_id": hub_id, "revision": revision, "licence": _licence(name)}
+    return {"name": hub_id, "hub_id": hub_id, "revision": revision}
 
 
-def _licence(name: str) -> dict[str, Any]:
-    """Return the licence that the card of a model states; empty without a card that can be read."""
-    try:
-        path = ModelFiles(name).path("README.md")
-        stated = {} if path is None else ModelCard.load(path, ignore_metadata_errors=True).data.to_dict()
-    except (UserError, OSError, ValueError, TypeError, yaml.YAMLError):
-        return {}
-    keys = ("license", "license_name", "license_link")
-    licence = {key: stated[key] for key in keys if isinstance(stated.get(key), str)}
-    return licence if "license" in licence else {}
+DESCRIBED = ("loss", "regularizer", "model.adapter")
+"""Parts of a run that a card shows with their arguments; those of data and auxiliary models have paths."""
+
+SETTINGS = (
+    *("prompt.pooling", "model.pooling", "prompt.template", "prompt.query", "prompt.document"),
+    *("prompt.view_templates", "model.max_length", "data.batch_size", "optim.lr", "optim.schedule"),
+    *("optim.warmup", "optim.weight_decay", "seed"),
+)
+RESULTS = (
+    "averaged.share",
+    "wise_ft.share",
+    "steps",
+    "quantization",
+    "training.precision",
+    "precision",
+    "senteval_text",
+)
+"""What a card shows of the settings of a run, and of the details of its results."""
 
 
 def _recipe(settings: Mapping[Any, Any], details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the known settings of the training and details of the results, by the card's names of them."""
-    chosen, results, start = flatten(settings), flatten(details), settings.get("init_from")
-    share = results.get("averaged.share" if "averaged" in details else "wise_ft.share")
-    averaged = ", ".join(Path(run).name for run in results.get("averaged.runs") or ())
+    """Return what is known of the settings of a run, and of its results, by their names there."""
+    chosen, results = flatten(settings), flatten(details)
+    start = details.get("start") or Path(str(settings.get("init_from") or "")).name
+    parts = {"model.adapter": (settings.get("model") or {}).get("adapter"), **settings}
     rows = {
-        "average of the weights of": averaged and f"{averaged} (settings of the first)",
-        "share of the trained weights, the rest being the start": None if share == 1 else share,
-        "loss": _described(settings.get("loss")),
-        "regularizer": _described(settings.get("regularizer")),
-        "auxiliary": _last(chosen.get("auxiliary._target_") or ""),  # without arguments, which have paths
-        "training data": _last(chosen.get("data._target_") or ""),
-        "started from the weights of": _start(start, details.get("start")),
-        "pooling": chosen.get("prompt.pooling") or chosen.get("model.pooling"),
-        "adapter": _described((settings.get("model") or {}).get("adapter")),
-        "prompt": chosen.get("prompt.template"),
-        "prompt of queries": chosen.get("prompt.query"),
-        "prompt of documents": chosen.get("prompt.document"),
-        "templates of the views": chosen.get("prompt.view_templates"),
-        "maximum length in training": chosen.get("model.max_length"),
-        "batch size": chosen.get("data.batch_size"),
-        "learning rate": chosen.get("optim.lr"),
-        "schedule": chosen.get("optim.schedule"),
-        "warmup": chosen.get("optim.warmup"),
-        "weight decay": chosen.get("optim.weight_decay"),
-        "seed": chosen.get("seed"),
-        "steps": results.get("steps"),
-        "quantization": results.get("quantization"),
-        "precision": results.get("training.precision"),
-        "precision of the scores": results.get("precision"),
-        "text of the test sets": results.get("senteval_text"),
+        "averaged.runs": ", ".join(Path(run).name for run in results.get("averaged.runs") or ()),
+        "init_from": start,
+        "data": _class(settings.get("data")),
+        "auxiliary": _class(settings.get("auxiliary")),
+        **{name: _described(parts.get(name)) for name in DESCRIBED},
+        **{name: chosen.get(name) for name in SETTINGS},
+        **{name: results.get(name) for name in RESULTS},
         "versions": ", ".join(f"{name} {value}" for name, value in (details.get("versions") or {}).items()),
     }
-    return {name: value for name, value in rows.items() if value not in (None, "", {}, [])}
+    return {name: value for name, value in rows.items() if value not in (None, "", [])}
 
 
-def _start(folder: Any, name: Any) -> str | None:
-    """Return the run that a run started from: its folder without where that lies, and its name if known."""
-    if not isinstance(folder, str):
-        return None
-    return f"{Path(folder).name} ({name})" if isinstance(name, str) else Path(folder).name
+def _class(part: Any) -> str:
+    """Return the name of the class or function of a part of the configuration; empty without one."""
+    return str((part or {}).get("_target_", "")).rpartition(".")[2]
 
 
-def _described(part: Any) -> str | None:
-    """Return the class of a part of the configuration and its arguments."""
-    if not isinstance(part, Mapping) or "_target_" not in part:
-        return None
-    arguments = {key: value for key, value in part.items() if key != "_target_" and value is not None}
+def _described(part: Any) -> str:
+    arguments = {key: value for key, value in (part or {}).items() if key != "_target_" and value is not None}
     text = ", ".join(f"{key}={json.dumps(value, default=str)}" for key, value in arguments.items())
-    return f"{_last(part['_target_'])}({text})"
-
-
-def _last(target: Any) -> str:
-    return str(target).rpartition(".")[2]
+    return f"{_class(part)}({text})" if _class(part) else ""
 
 
 def code(text: object, in_table: bool = False) -> str:

@@ -14,33 +14,17 @@ import numpy as np
 import torch
 
 from sts_lightning.core.choices import Role
-from sts_lightning.core.errors import CheckpointError
+from sts_lightning.core.errors import CheckpointError, UserError
 from sts_lightning.models.compute.budget import is_out_of_memory
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.encoding import EncodingConfig
-from sts_lightning.models.loading.hub import ModelFiles
+from sts_lightning.models.encoding import Base, EncodingConfig
+from sts_lightning.models.loading.backbone import load_backbone
 from sts_lightning.models.loading.own_file import BASE
-from sts_lightning.models.same_vectors import tolerance_of
+from sts_lightning.models.same_vectors import PROBES, tolerance_of
 from sts_lightning.models.text.template import BARE, SLOT, set_post_processor
 from sts_lightning.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)
-
-QUERIES = [
-    "how long does a parcel to Norway take?",
-    "Which trains run on Sundays",
-    "A man is playing a guitar.",
-    'Who says "no", and why?',
-    "price of 2.5 kg of apples",
-]
-DOCUMENTS = [
-    "Parcels within Europe arrive after three to five working days; on islands it may take a week.",
-    "On Sundays and holidays the S3 leaves every 30 minutes, the S7 once an hour.",
-    "Someone plays an old guitar in the park while two men are sitting on a bench.",
-    "The boy said that he wasn't there, and nobody asked again.",
-    "Apples: 3.20 a kilogram, from 5 kg on 2.90.",
-]
-"""Texts where those of the run cannot be read."""
 
 LONG, LONGEST = "The hills are green. ", 512
 """Words of a text that is truncated, and the length up to which there is one: a longer one takes minutes."""
@@ -92,13 +76,13 @@ class Expected:
 
 
 def texts_of(run: RunFolder) -> tuple[list[str], list[str]]:
-    """Return the texts of the first and of the second column that a run has stored, or built-in ones."""
+    """Return the texts of the first and of the second column that a run has stored, or `PROBES`."""
     with contextlib.suppress(CheckpointError):  # weights may come without results
         texts = run.metrics().details.get("texts") or {}
         if texts.get("first") and texts.get("second"):
             return texts["first"], texts["second"]
     log.info("built-in texts are compared, since the run has stored none")
-    return QUERIES, DOCUMENTS
+    return PROBES, PROBES
 
 
 def expect(
@@ -120,12 +104,13 @@ def expect(
     texts: dict[Role | None, list[str]] = {None: [*queries, *documents, *long]}
     if rows.roles:
         texts |= {"query": [*queries, *long], "document": [*documents, *long]}
-    kept = encoder.config, encoder.tells_truncation
+    config, told = encoder.config, encoder.tells_truncation
     encoder.tells_truncation = False
     if bare:
-        encoder.config = replace(encoder.config, projection="none", denoise_evaluation=False)
+        encoder.config = rows.config = replace(encoder.config, projection="none", denoise_evaluation=False)
     vectors = {role: encoder.encode(some, prompt=role) for role, some in texts.items()}
-    encoder.config, encoder.tells_truncation = kept
+    encoder.tells_truncation = told
+    encoder.config = rows.config = config
     return Expected(texts, vectors, tolerance_of(encoder.plain_backbone).value, encoder.backbone.dtype)
 
 
@@ -220,58 +205,47 @@ def in_sentence_transformers(
 def in_transformers(
     folder: Path, config: EncodingConfig, trust_remote_code: bool, dtype: torch.dtype
 ) -> Vectors:
-    """Read a folder whose hidden states whoever uses it has to pool."""
-    return _pooled(_load_bare(str(folder), trust_remote_code), folder, config)
+    """Read a folder whose hidden states whoever uses it has to pool, here by the settings."""
+    return _pooled(str(folder), folder, config, trust_remote_code, dtype)
 
 
 def in_peft(folder: Path, config: EncodingConfig, trust_remote_code: bool, dtype: torch.dtype) -> Vectors:
     """Read an adapter on its base, which is not in the folder if it has a name."""
-    from peft import PeftConfig, PeftModel
+    from peft import PeftConfig
 
     adapter = PeftConfig.from_pretrained(str(folder))
     base = str(adapter.base_model_name_or_path)
     base = str(folder / BASE) if base == BASE else base
+    base = f"{base}@{adapter.revision}" if adapter.revision else base
     try:
-        files = ModelFiles(f"{base}@{adapter.revision}" if adapter.revision else base)
-        bare = _load_bare(files.source, trust_remote_code, dtype=dtype, **files.options)
-    except Exception as error:  # whatever another library raises; the adapter itself may be fine
-        if is_out_of_memory(error):
-            raise
+        return _pooled(base, folder, config, trust_remote_code, dtype, adapted=True)
+    except UserError as error:  # the adapter itself may be fine
         raise NotReadableHereError(f"its base {base} cannot be loaded by transformers ({error})") from error
-    return _pooled(PeftModel.from_pretrained(bare, str(folder)), folder, config, bare)
 
 
-def _load_bare(source: str, trust_remote_code: bool, **options: Any) -> Any:
-    """Load a model as a user of transformers does."""
-    from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoConfig, AutoModel, AutoModelForTextEncoding
-
-    config = AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code, **options)
-    names = getattr(config, "architectures", None) or []
-    half = getattr(config, "is_encoder_decoder", False) or any("EncoderModel" in name for name in names)
-    auto: Any = (
-        AutoModelForTextEncoding if half and type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
-    )
-    return auto.from_pretrained(source, trust_remote_code=trust_remote_code, **options)
-
-
-def _pooled(model: Any, folder: Path, config: EncodingConfig, bare: Any = None) -> Vectors:
-    """Return the pooling by the settings of a model without its own, as a user of it has to do it.
-
-    Args:
-        model: Model, with its adapter if any.
-        folder: Folder of the tokenizer.
-        config: Settings of the encoder.
-        bare: Model without its adapter.
-    """
+def _pooled(
+    model: str,
+    folder: Path,
+    config: EncodingConfig,
+    trust_remote_code: bool,
+    dtype: torch.dtype,
+    adapted: bool = False,
+) -> Vectors:
+    """Return the pooling by the settings of a model of transformers, and of the adapter in a folder on it."""
     from transformers import AutoTokenizer
 
+    name: Any = str(dtype).removeprefix("torch.")
+    backbone, _ = load_backbone(Base(model, name), trust_remote_code)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     if (without := tokenizer.init_kwargs.pop(BARE, None)) is not None:  # the settings have the template too
         set_post_processor(tokenizer, without)
     # Neither dense layers nor subtracted templates are in the hidden states of a transformer.
     settings = config.as_json() | {"projection": "none", "denoise_evaluation": False}
-    encoder = SentenceEncoder(bare or model, tokenizer, **settings)
-    encoder.backbone = model
+    encoder = SentenceEncoder(backbone, tokenizer, **settings)
+    if adapted:
+        from peft import PeftModel
+
+        encoder.backbone = PeftModel.from_pretrained(backbone, str(folder))
     encoder.tells_truncation = False
     return lambda texts, role: encoder.encode(texts, prompt=role)
 

@@ -16,13 +16,13 @@ from transformers import PreTrainedModel
 from sts_lightning.core.choices import Precision
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.compute.budget import TokenBudget
-from sts_lightning.models.compute.gradient_cache import recomputed
-from sts_lightning.models.compute.inference import to_device
+from sts_lightning.models.compute.cpu_attention import half_attention
+from sts_lightning.models.compute.gradient_cache import recomputed, same_draws
 from sts_lightning.models.compute.masks import skip_mask_inspection
 from sts_lightning.models.encoding import EncodingConfig
-from sts_lightning.models.loading.backbone import DTYPES, is_causal, plain
+from sts_lightning.models.loading.backbone import DTYPES, is_causal
 from sts_lightning.models.pooling import make_projection, pool, width
-from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch, to_device
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
@@ -58,19 +58,14 @@ class ChunkEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        name = type(backbone).__name__
-        for key in ("num_hidden_layers", "hidden_size"):
-            if not isinstance(getattr(backbone.config, key, None), int):
-                raise ConfigError(
-                    f"{name} is not supported: its configuration has no {key}. Choose another model."
-                )
         depth = backbone.config.num_hidden_layers
         if config.layer < -depth:
             raise ValueError(f"layer must lie between {-depth} and -1, the last layer, got {config.layer}.")
         inputs = inspect.signature(backbone.forward).parameters
         if config.denoise != "none" and "position_ids" not in inputs:
             raise ValueError(
-                f"denoise {config.denoise!r} needs a model that takes position_ids, which {name} does not; "
+                f"denoise {config.denoise!r} needs a model that takes position_ids, which "
+                f"{type(backbone).__name__} does not; "
                 "set prompt.denoise=none."
             )
         self.causal = reads_causally(backbone, config)
@@ -93,7 +88,11 @@ class ChunkEncoder(nn.Module):
     @property
     def plain_backbone(self) -> PreTrainedModel:
         """Backbone without the wrapper of its adapter."""
-        return plain(self.backbone)
+        backbone: Any = self.backbone
+        model: PreTrainedModel = (
+            backbone.get_base_model() if hasattr(backbone, "get_base_model") else backbone
+        )
+        return model
 
     @property
     def device(self) -> torch.device:
@@ -125,12 +124,14 @@ class ChunkEncoder(nn.Module):
                 key="trainer.gradient_checkpointing",
                 hint="Set trainer.micro_batch_size=auto, which takes less memory too.",
             )
-        from sts_lightning.models.compute.cpu_attention import recomputed_layer  # few runs recompute
+
+        def contexts() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+            # A layer is computed again outside of the forward pass, and so of its form of attention.
+            again = half_attention(self.backbone) if self.device.type == "cpu" else same_draws(self.device)
+            return nullcontext(), again
 
         try:
-            self.backbone.activation_checkpointing_enable(
-                {"use_reentrant": False, "context_fn": partial(recomputed_layer, self.backbone)}
-            )
+            self.backbone.activation_checkpointing_enable({"use_reentrant": False, "context_fn": contexts})
             # For reentrant checkpoints the library lets token embeddings require a gradient. Here that would
             # hold the embeddings of every chunk, and their gradients, until the end of the backward pass.
             self.plain_backbone.disable_input_require_grads()
@@ -254,7 +255,9 @@ class ChunkEncoder(nn.Module):
             inputs["position_ids"] = chunk["position_ids"]
         if prefix is not None:
             inputs["past_key_values"] = prefix.cache(len(chunk["input_ids"]))
-        with skip_mask_inspection(), self._attention():
+        half = self.backbone.dtype != torch.float32 or torch.is_autocast_enabled("cpu")
+        attention = half_attention(self.backbone) if half else nullcontext()
+        with skip_mask_inspection(), attention:
             output = self.backbone(**inputs, output_hidden_states=self._reads_inner_layers)
         if self.config.layer != -1:
             hidden = (output.hidden_states[self.config.layer],)
@@ -264,15 +267,6 @@ class ChunkEncoder(nn.Module):
             vectors: Tensor = hidden[-1][torch.arange(len(at), device=at.device)[:, None], at]
             return vectors.float()
         return pool(self.config.pooling, hidden, chunk["attention_mask"], chunk.get("mask_at"))
-
-    def _attention(self) -> AbstractContextManager[Any]:
-        """Return the context of a forward pass: half precision on a CPU has an attention of ours."""
-        half = self.backbone.dtype != torch.float32 or torch.is_autocast_enabled("cpu")
-        if not half or self.backbone.device.type != "cpu":
-            return nullcontext()
-        from sts_lightning.models.compute.cpu_attention import half_attention
-
-        return half_attention(self.backbone)
 
 
 def reads_causally(backbone: PreTrainedModel, config: EncodingConfig) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,17 +26,10 @@ from sts_lightning.core.hardware import encoding_chunk_tokens
 from sts_lightning.core.processes import Shard
 from sts_lightning.models.chunk_encoder import ChunkEncoder, reads_causally
 from sts_lightning.models.compute.budget import TokenBudget
-from sts_lightning.models.compute.inference import (
-    SLICE,
-    embed_chunks,
-    evaluation_mode,
-    to_device,
-    to_host,
-)
 from sts_lightning.models.encoding import Base, EncodingConfig, takes_settings
 from sts_lightning.models.loading.backbone import Loader, load_backbone
 from sts_lightning.models.same_vectors import PROBES, same_vectors
-from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch, to_device
 from sts_lightning.models.text.lengths import most_positions, position_offset
 from sts_lightning.models.text.tokenize import SentenceTokenizer
 
@@ -47,6 +43,9 @@ log = logging.getLogger(__name__)
 
 MANY_CHUNKS, CHARACTERS = 50, 4
 """Number of chunks from which a progress bar is shown, and characters of a token, about."""
+
+SLICE = 8192
+"""Number of texts that are tokenised at once: more would wait for no gain, and fill the memory."""
 
 
 class SentenceEncoder(ChunkEncoder):
@@ -172,14 +171,8 @@ class SentenceEncoder(ChunkEncoder):
             unless it gets ``by_role=False``; otherwise its keyword ``role`` is that of all texts.
         """
         tokenizer = self.tokenizer  # not the encoder: worker processes would receive all weights
-        if training:
-            return partial(tokenizer.training_rows, chunk_tokens=chunk_tokens)
-        settings: Any = {"denoise": self.config.subtracts, "text_edit": self.config.text_edit}
-        return partial(tokenizer.evaluation_rows, chunk_tokens=chunk_tokens, **settings)
-
-    def longest_rows(self, count: int) -> dict[str, Tensor]:
-        """Return a chunk of ``count`` rows of the maximum length, on the encoder's device."""
-        return self._to_device(self.tokenizer.longest(count))
+        rows = tokenizer.training_rows if training else tokenizer.evaluation_rows
+        return partial(rows, chunk_tokens=chunk_tokens)
 
     @torch.no_grad()
     def _probe(self) -> bool:
@@ -198,7 +191,7 @@ class SentenceEncoder(ChunkEncoder):
         """
         backbone = self.plain_backbone
         name = type(backbone).__name__
-        (short,), (chunk,) = (self.tokenizer.rows(texts, 10**9).chunks for texts in (PROBES[:1], PROBES))
+        short, chunk = (self.tokenizer.rows(texts, 10**9).chunks[0] for texts in (PROBES[:1], PROBES))
         short, chunk = (
             {key: ids.to(backbone.device) for key, ids in rows.items()} for rows in (short, chunk)
         )
@@ -264,7 +257,7 @@ class SentenceEncoder(ChunkEncoder):
         bar = Progress(transient=True, disable=not progress)
         with evaluation_mode(self), torch.inference_mode(), bar:
             task = bar.add_task("Encoding", total=len(sentences))
-            for rows, vectors in to_host(
+            for rows, vectors in _to_host(
                 self._embed(sentences, chunk_tokens, share_prefix, normalize, dim, prompt)
             ):
                 found[rows.numpy()] = vectors.numpy()
@@ -281,11 +274,7 @@ class SentenceEncoder(ChunkEncoder):
         role: Role | None,
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Tokenise and embed slices of the sentences; yield the rows of each chunk, and its final vectors."""
-        share: Callable[..., tuple[SharedPrefix | None, TokenizedBatch]] | None = None
-        if share_prefix and self.causal and self.config.pooling == "last_token":
-            from sts_lightning.models.compute.shared_prefix import can_share, split_prefix
-
-            share = split_prefix if can_share(self.backbone) else None
+        share_prefix = share_prefix and self.causal and self.config.pooling == "last_token"
         prefix: SharedPrefix | None = None
 
         def embed(chunk: dict[str, Tensor]) -> Tensor:
@@ -301,19 +290,18 @@ class SentenceEncoder(ChunkEncoder):
         for start in range(0, len(order), SLICE):
             rows = np.sort(order[start : start + SLICE])
             texts = [sentences[row] for row in rows]
-            batch = self.tokenizer.rows(
-                texts, chunk_tokens, self.config.subtracts, self.config.text_edit, role
-            )
+            batch = self.tokenizer.rows(texts, chunk_tokens, role)
             truncated += batch.truncated
-            if share is not None:
-                depth = self.backbone.config.num_hidden_layers
-                prefix, batch = share(self.backbone, depth, batch, self.device)
+            if share_prefix:
+                from sts_lightning.models.compute.shared_prefix import split_prefix  # of decoders
+
+                prefix, batch = split_prefix(self.backbone, self.plain_backbone, batch)
             chunks, places = batch.chunks, batch.by_chunk(torch.arange(len(batch.order)))
             bare: Tensor | None = None
             if batch.baseline is not None:  # the bare templates are the last chunk
                 *chunks, last = chunks
                 bare, places = within(last), places[:-1]
-            embedded = embed_chunks(within, chunks, threaded)
+            embedded = _embed_chunks(within, chunks, threaded)
             for place, pooled in zip(places, embedded, strict=True):
                 if bare is not None and batch.baseline is not None:
                     pooled = pooled - bare[to_device(batch.baseline[place], bare.device)]
@@ -349,6 +337,65 @@ class SentenceEncoder(ChunkEncoder):
             for rows in (vectors, vectors if others is None else others)
         )
         return np.asarray((first @ second.T).clamp(-1, 1).numpy())
+
+
+@contextmanager
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """Put a module into evaluation mode, and each of its sub-modules back into its mode at the end."""
+    modes = [(child, child.training) for child in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for child, training in modes:  # one flag for all would wake the dropout of frozen ones
+            child.training = training
+
+
+def _embed_chunks(
+    embed: Callable[[dict[str, Tensor]], Tensor], chunks: Sequence[dict[str, Tensor]], threaded: bool
+) -> Iterator[Tensor]:
+    """Yield the vectors of each chunk in order, computed one after the other, or in threads of one core each.
+
+    A transformer's many small operations gain more from a thread for each chunk than from splitting each of
+    them among the threads.
+
+    Args:
+        embed: Function from a chunk of n rows to vectors, (n, D).
+        chunks: Padded chunks of token ids.
+        threaded: Whether to run chunks in parallel on the CPU.
+    """
+    if not threaded or len(chunks) < 2:
+        yield from map(embed, chunks)
+        return
+    threads = torch.get_num_threads()
+    inference = torch.inference_mode()(embed)  # the mode belongs to a thread, and new threads start without
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as executor:
+            yield from executor.map(inference, chunks)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _to_host(parts: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield rows and their vectors in order, with the vectors on the host.
+
+    Those of a GPU come once they have arrived; meanwhile it gets its next work.
+    """
+    late: deque[tuple[Tensor, Tensor, torch.cuda.Event]] = deque()
+    for rows, vectors in parts:
+        if vectors.device.type != "cuda":
+            yield rows, vectors.cpu()
+            continue
+        arrived = vectors.to("cpu", non_blocking=True)  # into pinned memory
+        event = torch.cuda.Event()
+        # Not on the current device's stream, which may be another card's.
+        event.record(torch.cuda.current_stream(vectors.device))
+        late.append((rows, arrived, event))
+        while late and late[0][2].query():
+            yield late.popleft()[:2]
+    for rows, arrived, event in late:
+        event.synchronize()
+        yield rows, arrived
 
 
 def as_texts(sentences: Iterable[str]) -> list[str]:

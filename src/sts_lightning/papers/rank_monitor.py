@@ -19,8 +19,7 @@ from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.table import SCORE_RANGE, Table
 from sts_lightning.evaluation.encoding import encode_distinct
 from sts_lightning.evaluation.statistics import correlate, pair_cosines
-from sts_lightning.models.compute.inference import evaluation_mode
-from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoder import SentenceEncoder, evaluation_mode
 from sts_lightning.papers.alignment import (
     alignment,
     contrastive_alignment,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-OFFICIAL_LIMIT = 10
+PAPER_CODE_LIMIT = 10
 """Exclusive upper bound of the number of repeated sub-words in ESimCSE's code."""
 
 
@@ -16,28 +16,42 @@ class WordRepetition:
     sub-words, and their positions are distinct. The draw depends on the seed and the sentence alone, so a
     sentence is the same in every epoch, as in the papers' code, and in a resumed run.
 
-    ``official`` draws as the papers' code does: N includes the special tokens, the number is uniform on
-    0, ..., min(10, int(rate N)) - 1, and sentences with int(rate N) = 0 are left unchanged.
-
     Args:
         rate: Highest fraction of sub-words to repeat, in [0, 1].
         seed: Random seed of the draws.
-        official: Whether to draw as in the papers' code.
     """
 
-    def __init__(self, rate: float, seed: int, official: bool = False) -> None:
+    def __init__(self, rate: float, seed: int) -> None:
         self.rate = rate
         self.seed = seed
-        self.official = official
 
     def __call__(self, ids: list[int], special: Sequence[int]) -> list[int]:
         """Return the token ids with repetitions; special tokens are never repeated."""
         positions = [position for position, is_special in enumerate(special) if not is_special]
         rng = random.Random(f"{self.seed} {ids}")
-        if self.official:
-            limit = min(OFFICIAL_LIMIT, int(self.rate * len(ids)))
-            count = rng.randrange(limit) if limit else 0
-        else:
-            count = rng.randint(0, max(2, int(self.rate * len(positions))))
+        count = self.draw_count(rng, len(positions), len(ids))
         repeated = set(rng.sample(positions, min(count, len(positions))))
         return [token for position, token in enumerate(ids) for _ in range(2 if position in repeated else 1)]
+
+    def draw_count(self, rng: random.Random, words: int, tokens: int) -> int:
+        """Draw the number of repeated sub-words of a sentence.
+
+        Args:
+            rng: Random numbers of the sentence.
+            words: Number N of its sub-words.
+            tokens: The same with special tokens.
+        """
+        return rng.randint(0, max(2, int(self.rate * words)))
+
+
+class PaperCodeWordRepetition(WordRepetition):
+    """Word repetition whose number is drawn as in ESimCSE's code.
+
+    It is uniform on 0, ..., min(10, int(rate N)) - 1, where N includes the special tokens. Sentences with
+    int(rate N) = 0 are left unchanged.
+    """
+
+    def draw_count(self, rng: random.Random, words: int, tokens: int) -> int:
+        """Draw the number of repeated sub-words of a sentence; see `WordRepetition.draw_count`."""
+        limit = min(PAPER_CODE_LIMIT, int(self.rate * tokens))
+        return rng.randrange(limit) if limit else 0

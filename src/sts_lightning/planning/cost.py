@@ -26,7 +26,6 @@ from sts_lightning.core.hardware import cpu_multiplies_bfloat16, training_chunk_
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.tasks import texts_in
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading.meta import stored_bytes
 from sts_lightning.training.assembly import Components, assemble
 from sts_lightning.training.auxiliary.teacher import Teacher
 from sts_lightning.training.trainer import count_steps
@@ -218,7 +217,8 @@ def cost_of(cfg: DictConfig, card: Card | None = None, known: dict[str, Any] | N
 
     size, views = data.batch_sizes[data.widest], len(data.parts[data.widest].views)
     shape, again = Shape(encoder), trainer.gradient_checkpointing
-    length = encoder.tokenizer.longest(1)["input_ids"].numel()
+    lengths = encoder.tokenizer.lengths
+    length = lengths.train + lengths.added
     token = shape.token_bytes(precision, card.gpu, length, again)
     copies, example = shape.copied_bytes(precision), encoder.tokenizer.rows_of(views) * length
     batch, micro = math.ceil(size / processes), trainer.micro_batch_size
@@ -441,3 +441,23 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+
+
+def stored_bytes(module: nn.Module) -> int:
+    """Count the bytes of weights and buffers, those of bitsandbytes as they are once they are quantised.
+
+    A 4-bit weight of n elements has n / 2 bytes, a scale of one byte for 64 elements, for 256 of these one in
+    float32, their mean, and tables of 16 and of 256 numbers. An 8-bit weight has n bytes and a scale in
+    float32 for each output.
+    """
+    total = 0
+    for tensor in itertools.chain(module.parameters(), module.buffers()):
+        count, kind = tensor.numel(), type(tensor).__name__
+        if kind == "Params4bit":
+            scales = math.ceil(count / 64)
+            total += math.ceil(count / 2) + scales + 4 * (math.ceil(scales / 256) + 1 + 16 + 256)
+        elif kind == "Int8Params":
+            total += count + 4 * len(tensor)
+        else:
+            total += count * tensor.itemsize
+    return total

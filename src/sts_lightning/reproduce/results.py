@@ -17,8 +17,8 @@ from rich.console import Console
 from sts_lightning.config.identity import select
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.files import write_atomic
-from sts_lightning.evaluation.leaks import leak_free_average, published_leaks
 from sts_lightning.evaluation.statistics import Interval, Predictions, paired_difference, score_intervals
+from sts_lightning.reproduce.leak_free import leak_free_average, published_leaks
 from sts_lightning.reproduce.table import CITED, RUNS, Cell, Run, Table, compared_column
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.listing import Group, read_run

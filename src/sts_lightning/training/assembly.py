@@ -287,7 +287,6 @@ def make_module(components: Components, precision: str, steps: StepCount) -> STS
         extra_saved=components.kept,
         regularizer=components.regularizer,
         micro_batch_size=cfg.trainer.micro_batch_size,
-        official_gather=cfg.trainer.official_gather,
         auxiliary=components.auxiliary,
         seed=cfg.seed,
     )

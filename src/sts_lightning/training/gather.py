@@ -10,7 +10,7 @@ from torch import Tensor, distributed
 from sts_lightning.core.processes import Shard
 
 
-def gather_examples(local: Tensor, count: int, shard: Shard, official: bool = False) -> Tensor:
+def gather_examples(local: Tensor, count: int, shard: Shard) -> Tensor:
     r"""Gather the embeddings of a whole batch from all processes.
 
     Every process computes the same loss L of the whole batch. The gradient that it passes on to its own
@@ -22,8 +22,6 @@ def gather_examples(local: Tensor, count: int, shard: Shard, official: bool = Fa
             embeds one example as a placeholder, which is left out.
         count: Number B of examples on all processes.
         shard: The examples that this process embeds.
-        official: Whether to pass on :math:`\partial L / \partial z_p`, 1/W of the gradient, as the code of
-            SimCSE and its followers does.
 
     Returns:
         (V, B, D) in the order of the batch.
@@ -31,14 +29,14 @@ def gather_examples(local: Tensor, count: int, shard: Shard, official: bool = Fa
     if shard.world_size == 1:
         return local
     local = local[:, : shard.size_of(count)]
-    gathered: Tensor = _Gather.apply(local, count, shard, 1 if official else shard.world_size)  # type: ignore[no-untyped-call]
+    gathered: Tensor = _Gather.apply(local, count, shard)  # type: ignore[no-untyped-call]
     return gathered
 
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, local: Tensor, count: int, shard: Shard, scale: int) -> Tensor:
-        ctx.examples, ctx.scale = shard.slice_of(count), scale
+    def forward(ctx: Any, local: Tensor, count: int, shard: Shard) -> Tensor:
+        ctx.examples, ctx.scale = shard.slice_of(count), shard.world_size
         sizes = shard.sizes(count)
         padded = local.new_zeros(len(local), max(sizes), local.shape[-1])
         padded[:, : local.shape[1]] = local
@@ -47,5 +45,5 @@ class _Gather(torch.autograd.Function):
         return torch.cat([rows[:, :size] for rows, size in zip(shards, sizes, strict=True)], dim=1)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        return grad[:, ctx.examples] * ctx.scale, None, None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return grad[:, ctx.examples] * ctx.scale, None, None

@@ -88,7 +88,6 @@ class STSModule(pl.LightningModule):
         micro_batch_size: Number of examples whose activations are in memory at a time, by a gradient cache
             (see `SentenceEncoder.forward`); None for all. With ``auto`` it is the whole batch until memory
             runs out in a step, and on a CPU `CPU_EXAMPLES`.
-        official_gather: With W processes, whether to take 1/W of the gradient, as the papers' code does.
         seed: Seed of random numbers that belong to the examples.
 
     Attributes:
@@ -110,7 +109,6 @@ class STSModule(pl.LightningModule):
         extra_saved: Set[str] = frozenset(),
         regularizer: Regularizer | None = None,
         micro_batch_size: int | Literal["auto"] | None = None,
-        official_gather: bool = False,
         auxiliary: AuxiliaryModel | None = None,
         seed: int = 0,
     ) -> None:
@@ -125,7 +123,6 @@ class STSModule(pl.LightningModule):
         self.auxiliary = auxiliary
         self.micro_batch_size = micro_batch_size
         self.budget = TokenBudget()
-        self.official_gather = official_gather
         self.seed = seed
         self.steps_peak = 0
         self.history: dict[int, dict[str, float]] = {}
@@ -209,7 +206,7 @@ class STSModule(pl.LightningModule):
         views = vectors.unflatten(0, (batch.num_views, -1))
         if self.training:
             self.agree()
-        return gather_examples(views, batch.size, batch.shard, self.official_gather)
+        return gather_examples(views, batch.size, batch.shard)
 
     def read_batch(self, batch: Batch[TokenizedBatch]) -> dict[str, Any]:
         """Return the arguments that the loss takes from the batch, besides labels."""
@@ -224,7 +221,7 @@ class STSModule(pl.LightningModule):
         # What an auxiliary model embeds with gradient comes before the encoder's chunks in the backward pass.
         pooled = self.encoder(rows, recompute, project=False, keep_last=self._extra_views == 0)
         position = (self.seed, self.current_epoch, batch_idx)
-        return Step(self.encoder, batch, rows, recompute, pooled, position, self.official_gather, self.agree)
+        return Step(self.encoder, batch, rows, recompute, pooled, position, self.agree)
 
     def training_step(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Tensor:
         """Return the loss of a batch.

@@ -42,7 +42,7 @@ from sts_lightning.evaluation.dev_scores import monitor_of
 from sts_lightning.evaluation.score import Scores, score_data
 from sts_lightning.evaluation.unseen_text import report_truncation
 from sts_lightning.models.compute.budget import is_out_of_memory
-from sts_lightning.models.loading.opt import NOT_REPEATABLE
+from sts_lightning.models.loading.backbone import NOT_REPEATABLE
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import peak_memory
 from sts_lightning.runs.state import begin_again

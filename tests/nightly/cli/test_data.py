@@ -11,7 +11,7 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.cli.main import main
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import ROOT
 from tests.support.hub_server import Hub
 from tests.support.published_files import SIMCSE, sts_files, tar

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.papers.auxiliary.momentum_queue import MomentumQueue
-from sts_lightning.papers.word_repetition import WordRepetition
+from sts_lightning.papers.auxiliary.momentum_queue import MomentumQueue, PaperCodeMomentumQueue
+from sts_lightning.papers.auxiliary.second_encoder import first_sentences
+from sts_lightning.papers.word_repetition import PaperCodeWordRepetition
 from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.nightly.differential.compare import SENTENCES, close, spread, views
 from tests.nightly.differential.papers_code import OldEncoder, definitions
@@ -39,14 +40,14 @@ class Theirs(Fork):
         return self.untrained[0]
 
 
-@pytest.mark.parametrize("official", [True, False])
-def test_training(official: bool) -> None:
+@pytest.mark.parametrize("kind", [PaperCodeMomentumQueue, MomentumQueue])
+def test_training(kind: type[MomentumQueue]) -> None:
     """Five updates with a queue that fills and overflows; by default the projection is another one."""
     encoder = spread(tiny_bert(dropout=0.0, pooling="cls", max_length=32, projection="always"))
-    queue = MomentumQueue(QUEUE, MOMENTUM, official)
+    queue = kind(QUEUE, MOMENTUM)
     queue.connect(encoder)
     queue.train()
-    if official:
+    if kind is PaperCodeMomentumQueue:
         spread(queue.encoder_copy)
     theirs = Theirs(encoder, queue.encoder_copy)
     batch, ids = views(encoder, [SENTENCES[:SIZE], SENTENCES[2 : 2 + SIZE]])
@@ -63,14 +64,14 @@ def test_training(official: bool) -> None:
     def our_loss(step: int) -> Tensor:
         value: Tensor = loss(encoder(batch).view(2, SIZE, -1), negatives=queue.negatives())
         queue.follow(encoder)
-        queue.push(queue.embed(batch.first_sentences(SIZE)))
+        queue.push(queue.embed(first_sentences(batch, SIZE)))
         return value
 
     def their_loss(step: int) -> Tensor:
         value: Tensor = scope["compute_loss"](trainer, theirs, {"input_ids": block, "attention_mask": mask})
         return value
 
-    if not official:  # the same in the first step, whose queue is empty
+    if kind is MomentumQueue:  # the same in the first step, whose queue is empty
         first = our_loss(0)
         torch.testing.assert_close(first, their_loss(0))
         with torch.no_grad():
@@ -99,7 +100,7 @@ def test_repetition(text: str) -> None:
     ids = tokenizer(text, max_length=32, truncation=True)["input_ids"]
     assert all(row == ids for row in rows[:draws])
     special = [1, *[0] * (len(ids) - 2), 1]
-    ours = [WordRepetition(0.32, seed, official=True)(ids, special) for seed in range(draws)]
+    ours = [PaperCodeWordRepetition(0.32, seed)(ids, special) for seed in range(draws)]
     theirs = rows[draws:]
 
     def first_change(row: list[int]) -> int:

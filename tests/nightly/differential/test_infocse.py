@@ -16,7 +16,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.papers.auxiliary import masked_lm
-from sts_lightning.papers.auxiliary.masked_lm import MaskedLanguageModel
+from sts_lightning.papers.auxiliary.masked_lm import MaskedLanguageModel, PaperCodeMaskedLanguageModel
 from sts_lightning.papers.losses.infocse import InfoCSELoss
 from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.nightly.differential.compare import SENTENCES, spread, views
@@ -120,7 +120,7 @@ def their_name(name: str) -> str:
 def test_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masked_lm, "mask_words", mask_some)
     encoder = spread(tiny_bert(layers=3, dropout=0.0, pooling="cls", max_length=32, projection="batch_norm"))
-    auxiliary = MaskedLanguageModel(lower_layers=1, layers=2, official=True)
+    auxiliary = PaperCodeMaskedLanguageModel(lower_layers=1, layers=2)
     auxiliary.connect(encoder)
     ours = nn.ModuleDict({"encoder": encoder, "auxiliary": auxiliary}).train()
     theirs = Theirs(encoder, auxiliary).train()

@@ -15,7 +15,7 @@ from sts_lightning.core.choices import ExportFormat
 from sts_lightning.core.errors import CheckpointError, ConfigError, StorageError
 from sts_lightning.export.export import FORMATS, export
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.support.exports import DECODER, STEPS, Config, trained
 
 

@@ -15,13 +15,14 @@ from torch import Tensor
 
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.export import onnx
-from sts_lightning.export.check import DOCUMENTS, QUERIES, check, expect
+from sts_lightning.export.check import check, expect
 from sts_lightning.export.export import FORMATS
 from sts_lightning.export.onnx import write_onnx
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_llama, tiny_mistral, tiny_opt
 from tests.support.exports import TEXTS
+from tests.support.sentences import DOCUMENTS, QUERIES
 
 EOL = 'it : "{sentence}" is'
 CASES: dict[str, tuple[Callable[..., SentenceEncoder], dict[str, Any]]] = {

@@ -13,9 +13,9 @@ from transformers import DynamicCache
 
 from sts_lightning.core.errors import TrainingError
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading.backbone import is_causal
-from sts_lightning.models.loading.opt import NOT_REPEATABLE, number_positions
+from sts_lightning.models.loading.backbone import NOT_REPEATABLE, is_causal
 from sts_lightning.models.pooling import Pooling
+from sts_lightning.papers.models.opt import number_positions
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.workflows import train
 from tests.nightly.gpu.steps import step

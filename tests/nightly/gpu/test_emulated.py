@@ -18,8 +18,8 @@ from sts_lightning.evaluation.score import score_data
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import train
-from sts_lightning.workflows.command import train_in
 from sts_lightning.workflows.evaluate import evaluate_in
+from sts_lightning.workflows.start import train_in
 from tests.runs.conftest import uninterrupted as uninterrupted
 from tests.support.emulated_gpu import emulated_gpu
 from tests.support.emulated_runs import DECODER, ON_GPU, TOY_RUN, Shrinking, run_emulated

@@ -27,6 +27,7 @@ from sts_lightning.testing.tiny_decoders import tiny_opt
 from tests.nightly.gpu.steps import decoder, difference, step
 from tests.support.families import tiny
 from tests.support.sentences import TEXTS
+from tests.support.training_steps import longest_rows
 
 Make = Callable[..., SentenceEncoder]
 
@@ -208,7 +209,7 @@ def kept(encoder: SentenceEncoder, mixed: bool) -> int:
 
     def forward() -> Tensor:
         with torch.autocast(encoder.device.type, torch.bfloat16, enabled=mixed):
-            return encoder.embed_chunk(encoder.longest_rows(4))
+            return encoder.embed_chunk(longest_rows(encoder, 4))
 
     return kept_bytes(encoder, forward)
 

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.core.errors import InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_DATA
 from tests.nightly.scenarios.test_processes import SETTINGS, same
 from tests.nightly.scenarios.test_resume import StopAt

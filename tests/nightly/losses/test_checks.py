@@ -9,7 +9,7 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_RUN
 
 

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 import sts_lightning
 from sts_lightning.export.export import export
 from sts_lightning.models.loading.run import build_encoder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_DATA
 from tests.support.exports import STEPS
 from tests.support.families import tiny, write

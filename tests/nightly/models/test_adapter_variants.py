@@ -22,7 +22,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.folder import load_weights
 from sts_lightning.models.loading.run import model_folder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_DATA
 from tests.support.exports import STEPS
 from tests.support.interruptions import StopAt

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import sts_lightning
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_RUN
 from tests.unit.models.test_loading import Config
 

@@ -31,7 +31,7 @@ from sts_lightning.models.loading.run import build_encoder, set_evaluation_text
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.testing.tiny_decoders import tiny_llama
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_DATA, SHORT_RUN
 from tests.support.averaged_runs import dev_of
 from tests.support.families import COMMON, NEEDED, tiny, write
@@ -308,13 +308,12 @@ def test_an_export_of_0_3_with_another_layer(tmp_path: Path) -> None:
         from_pipeline(folder, max_length=0)
 
 
-def test_new_layers_in_place_of_trained_ones(tmp_path: Path) -> None:
-    folder, _ = st_folder(tmp_path, dense=((8, nn.Tanh()),))
-    for projection in ("train", "always"):
-        with pytest.raises(ConfigError) as caught:
-            from_pipeline(folder, projection=projection)  # type: ignore[arg-type]
-        assert caught.value.key == "model.projection"
-        assert "none" in str(caught.value.hint)
+def test_a_projection_that_is_given_and_the_dense_layers(tmp_path: Path) -> None:
+    """``always`` keeps them; another one has new layers, which evaluation does not read."""
+    folder, library = st_folder(tmp_path, dense=((8, nn.Tanh()),))
+    kept = from_pipeline(folder, projection="always").encode(["a dog"])
+    np.testing.assert_allclose(kept, library.encode(["a dog"]), atol=1e-5)
+    assert from_pipeline(folder, projection="train").dimension == 32
 
 
 def test_a_kernel_of_the_transformer_is_code(tmp_path: Path) -> None:

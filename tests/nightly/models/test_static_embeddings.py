@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.workflows.command import train_in
 from sts_lightning.workflows.evaluate import evaluate_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_DATA
 from tests.support.whole_runs import metrics
 from tests.unit.models.test_static_embeddings import static as static

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_RUN
 from tests.runs.test_run import Config
 from tests.support.whole_runs import metrics

@@ -17,7 +17,7 @@ from sts_lightning.evaluation.statistics import correlate
 from sts_lightning.evaluation.sts import encode_pairs
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.toy import toy
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_RUN
 
 Config = Callable[..., DictConfig]

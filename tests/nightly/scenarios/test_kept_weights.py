@@ -15,7 +15,7 @@ from sts_lightning.evaluation.suites import Suite
 from sts_lightning.models.loading.run import load
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import evaluate
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.nightly.scenarios.test_resume import StopAt
 from tests.support.recipes import STEPS
 from tests.support.run_entries import composed

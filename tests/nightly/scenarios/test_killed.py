@@ -16,7 +16,7 @@ from sts_lightning.evaluation import score
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.callbacks.checkpoints import RunRecorder
 from sts_lightning.workflows import report
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import ROOT
 from tests.runs.test_killed import Cli, Config
 from tests.support.interruptions import PowerCut

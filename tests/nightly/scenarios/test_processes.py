@@ -14,7 +14,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import ROOT
 from tests.runs.test_processes import SETTINGS, Cli, same, several
 from tests.support.interruptions import PowerCut

@@ -17,8 +17,8 @@ from sts_lightning.evaluation.encoding import score_pairs
 from sts_lightning.evaluation.sts import encode_pairs
 from sts_lightning.export.export import export
 from sts_lightning.models.loading.run import load
-from sts_lightning.workflows.command import train_in
 from sts_lightning.workflows.evaluate import load_evaluated
+from sts_lightning.workflows.start import train_in
 
 Config = Callable[..., DictConfig]
 

@@ -10,7 +10,7 @@ import torch
 from sts_lightning.core.errors import InterruptedRunError
 from sts_lightning.papers import rank_monitor
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.runs.test_recipes import RECIPES
 from tests.support.interruptions import StopAt
 from tests.support.recipes import (

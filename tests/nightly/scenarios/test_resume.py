@@ -17,7 +17,7 @@ from sts_lightning.evaluation import score
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.state import differing
 from sts_lightning.training import assembly
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.runs.test_resume import Config
 from tests.support.interruptions import StopAt, StopInEvaluation
 from tests.support.whole_runs import EPOCHS, same_results

@@ -22,7 +22,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.callbacks import progress as callbacks
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_DATA, SHORT_RUN
 from tests.runs.test_run import Config
 from tests.support.whole_runs import metrics, same_results, weights

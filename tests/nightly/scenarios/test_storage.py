@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.core import files
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_RUN
 from tests.support.whole_runs import metrics
 

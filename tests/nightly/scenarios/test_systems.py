@@ -15,7 +15,7 @@ import sts_lightning
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.assembly import make_data
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.nightly.scenarios.test_recipes import losses, overrides
 
 Config = Callable[..., DictConfig]

@@ -14,7 +14,7 @@ import sts_lightning
 from sts_lightning.config.folders import VARIABLE
 from sts_lightning.core.errors import ConfigError, UntrustedError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.runs.test_consent import own as own
 from tests.support.run_entries import SHORT, edit, train_py
 from tests.support.two_runs import ONE, TWO, write_experiments

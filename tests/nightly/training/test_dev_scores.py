@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.core.errors import TrainingError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_RUN
 
 Config = Callable[..., DictConfig]

@@ -9,7 +9,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import EXACT
 from tests.support.whole_runs import EPOCHS
 

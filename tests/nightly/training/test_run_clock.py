@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.assembly import Experiment
 from sts_lightning.training.callbacks import progress as callbacks
-from sts_lightning.workflows import command, train
+from sts_lightning.workflows import start, train
 from tests.conftest import SHORT_RUN
 
 
@@ -41,8 +41,8 @@ def test_the_duration_of_a_run_that_was_interrupted(
     monkeypatch.setattr(train, "_begin", slowly)
     with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
         patch.setattr(train, "report", fail)
-        command.train_in(run.path, cfg)
-    command.train_in(run.path, cfg, resume=True)
+        start.train_in(run.path, cfg)
+    start.train_in(run.path, cfg, resume=True)
     seconds = run.metrics().details["wall_seconds"]
     assert seconds is not None
     assert 2000 < seconds < 2900

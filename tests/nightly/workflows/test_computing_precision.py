@@ -11,8 +11,8 @@ from omegaconf import DictConfig
 
 from sts_lightning.models.loading.run import load
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
 from sts_lightning.workflows.evaluate import load_evaluated
+from sts_lightning.workflows.start import train_in
 
 Config = Callable[..., DictConfig]
 

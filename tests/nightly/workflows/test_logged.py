@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from sts_lightning.core.errors import InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.support.interruptions import StopAt
 from tests.support.whole_runs import EPOCHS
 from tests.unit.workflows.test_logged import Config

@@ -8,9 +8,9 @@ import pytest
 
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_RUN
-from tests.unit.workflows.test_checks import Config
+from tests.unit.workflows.test_preflight import Config
 
 
 def test_a_metric_of_early_stopping_in_a_run(config: Config, tmp_path: Path) -> None:

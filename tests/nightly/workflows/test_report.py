@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 import sts_lightning
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_RUN
 
 

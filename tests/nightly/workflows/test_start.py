@@ -15,7 +15,7 @@ from sts_lightning.core.errors import ConfigError, InterruptedRunError
 from sts_lightning.core.hardware import resolve_machine, with_machine
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.module import STSModule
-from sts_lightning.workflows import command as workflow
+from sts_lightning.workflows import start as workflow
 from tests.conftest import SHORT_RUN
 from tests.support.run_entries import composed, train_py, write_finished
 from tests.support.two_runs import write_experiments
@@ -120,7 +120,7 @@ def test_an_added_setting_that_others_read_does_not_prevent_resuming(tmp_path: P
 def test_a_sweep_over_several_devices_in_one_process_is_rejected(
     devices: int, rejected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sts_lightning.workflows.command.train_in", lambda *_, **__: 80.0)
+    monkeypatch.setattr("sts_lightning.workflows.start.train_in", lambda *_, **__: 80.0)
     overrides = [*SHORT_RUN, "hydra/launcher=basic", f"trainer.devices={devices}", "name=x"]
     with composed("train", *overrides, output=tmp_path / "job", mode="MULTIRUN") as cfg:
         if not rejected:

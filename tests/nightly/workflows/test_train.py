@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from sts_lightning.core.errors import InterruptedRunError, TrainingError
 from sts_lightning.core.signals import Stopped
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows import command, train
+from sts_lightning.workflows import start, train
 from tests.conftest import SHORT_RUN
 
 
@@ -34,13 +34,13 @@ def test_the_other_processes_end_with_the_first(
 
     ended: list[Any] = []
     experiment = SimpleNamespace(trainer="trainer", made=None, first=True)
-    monkeypatch.setattr(command, "check_config", lambda cfg: cfg)
+    monkeypatch.setattr(start, "check_config", lambda cfg: cfg)
     monkeypatch.setattr(train, "prepare", lambda *_: experiment)
     monkeypatch.setattr(train, "fit", lambda _: (None, {}))
     monkeypatch.setattr(train, place, fail)
     monkeypatch.setattr(train, "stop_others", ended.append)
     with pytest.raises(InterruptedRunError if isinstance(error, Stopped) else type(error)):
-        command.train_in(tmp_path, OmegaConf.create())
+        start.train_in(tmp_path, OmegaConf.create())
     assert ended == ["trainer"]
 
 
@@ -58,15 +58,15 @@ def test_a_training_that_ended_early_is_not_continued(
         "callbacks.early_stopping.patience=1",
         "+callbacks.early_stopping.min_delta=100",
     )
-    command.train_in(tmp_path / "whole", cfg)
+    start.train_in(tmp_path / "whole", cfg)
 
     def fail(*_: Any) -> None:
         raise OSError("disk full")
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
         patch.setattr(train, "report", fail)
-        command.train_in(tmp_path / "run", cfg)
-    command.train_in(tmp_path / "run", cfg, resume=True)
+        start.train_in(tmp_path / "run", cfg)
+    start.train_in(tmp_path / "run", cfg, resume=True)
     whole, run = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "run")
     assert whole.history()[-1]["step"] < 30
     assert [row["step"] for row in run.history()] == [row["step"] for row in whole.history()]
@@ -86,7 +86,7 @@ def test_the_resume_command_can_be_typed(
 
     monkeypatch.setattr(train, "prepare", interrupted)
     with pytest.raises(InterruptedRunError) as caught:
-        command.train_in(run.path, config())
+        start.train_in(run.path, config())
     resume = str(caught.value).partition("Resume with: ")[2]
     override = OverridesParser.create().parse_override(shlex.split(resume)[-1])
     assert (override.key_or_group, override.value()) == ("resume", run.name)

@@ -15,7 +15,7 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.core.errors import ConfigError, DataError, UserError
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import SHORT_RUN
 
 Config = Callable[..., DictConfig]

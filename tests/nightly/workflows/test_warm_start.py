@@ -11,7 +11,7 @@ import torch
 import sts_lightning
 from sts_lightning.core.errors import CheckpointError, InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from tests.conftest import EXACT, SHORT_DATA, SHORT_RUN
 from tests.nightly.scenarios.test_recipes import overrides
 from tests.runs.test_warm_start import Config

@@ -11,7 +11,7 @@ import torch
 import sts_lightning
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import report
-from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.start import train_in
 from sts_lightning.workflows.verify import verify
 from tests.conftest import SHORT_RUN
 from tests.runs.test_wise_ft import MIXED, TOO_FAST, Config, start_of

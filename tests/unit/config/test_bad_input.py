@@ -84,7 +84,7 @@ VALUES: dict[str, dict[str, str]] = {
         "logger.tensorboard.name": "true",
     },
     "triplets": {
-        "loss.positive_negatives": "null yes 7",
+        "loss.positive_negatives": "yes",
         "loss.temperature": "null nan 0",
         "auxiliary.size": "-1 0 100000000",
         "auxiliary.momentum": "-1 1",

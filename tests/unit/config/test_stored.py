@@ -246,9 +246,15 @@ def test_what_the_papers_code_does_was_a_setting(tmp_path: Path) -> None:
         "loss: {_target_: sts_lightning.losses.l1.L1Loss, clamp: left, official: true}\n"
         "auxiliary: {_target_: sts_lightning.losses.pearson.PearsonLoss, official: false}\n"
         "other: {_target_: mine.Loss, official: true}\n"
+        "queue: {_target_: sts_lightning.training.auxiliary.momentum_queue.MomentumQueue, official: true}\n"
+        "data: {_target_: sts_lightning.data.sentences.sentences, official_repetition: true}\n"
+        "trainer: {official_gather: false}\n"
     )
     assert read_settings(tmp_path / "config.yaml") == {
         "loss": {"_target_": "sts_lightning.papers.losses.paper_code.PaperCodeL1Loss", "clamp": "left"},
         "auxiliary": {"_target_": "sts_lightning.losses.pearson.PearsonLoss"},
         "other": {"_target_": "mine.Loss", "official": True},
+        "queue": {"_target_": "sts_lightning.papers.auxiliary.momentum_queue.PaperCodeMomentumQueue"},
+        "data": {"_target_": "sts_lightning.data.sentences.sentences", "paper_code_repetition": True},
+        "trainer": {},
     }

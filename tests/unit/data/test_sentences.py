@@ -9,7 +9,7 @@ import pytest
 from sts_lightning.core.errors import DataError
 from sts_lightning.data.data_set import DataSet, Splits
 from sts_lightning.data.sentences import sentences
-from sts_lightning.papers.word_repetition import WordRepetition
+from sts_lightning.papers.word_repetition import PaperCodeWordRepetition, WordRepetition
 from tests.support.data_modules import training
 
 
@@ -55,7 +55,9 @@ def test_views_are_the_same_sentence(tmp_path: Path) -> None:
     assert [(view.column, view.augmentation) for view in plain] == [("sentence1", None)] * 2
     repeated = data(tmp_path / "x", repetition=0.3, views=3).views
     assert [view.column for view in repeated] == ["sentence1"] * 3
-    assert [isinstance(view.augmentation, WordRepetition) for view in repeated] == [False, True, False]
+    assert [type(view.augmentation) for view in repeated] == [type(None), WordRepetition, type(None)]
+    as_code = data(tmp_path / "x", repetition=0.3, paper_code_repetition=True).views
+    assert isinstance(as_code[1].augmentation, PaperCodeWordRepetition)
 
 
 @pytest.mark.parametrize(

@@ -79,14 +79,6 @@ def test_many_unknown_tokens_are_a_warning(caplog: pytest.LogCaptureFixture) -> 
     assert caplog.text.count("WARNING:") == 1
 
 
-def test_unknown_tokens_of_one_file_among_many_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    known = Table({"sentence1": ["a b c " * 40], "sentence2": ["c d"], "label": [0.0]})
-    thai = Table({"sentence1": [THAI], "sentence2": ["e"], "label": [0.0]})
-    with caplog.at_level("INFO"):
-        report_truncation(tiny_bert(), [known, thai])
-    assert "WARNING: 100 % of the tokens of a column of the dev and test texts are unknown" in caplog.text
-
-
 def test_the_line_of_a_sample(
     encoder: SentenceEncoder, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

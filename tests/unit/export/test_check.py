@@ -20,12 +20,14 @@ from sts_lightning.core.choices import ExportFormat
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.data.module import DataModule
 from sts_lightning.data.rows import labels_file, triplets_file
-from sts_lightning.export.check import DOCUMENTS, QUERIES, check, expect, texts_of
+from sts_lightning.export.check import check, expect, texts_of
 from sts_lightning.export.export import FORMATS as TABLE
 from sts_lightning.models.encoder import Base, SentenceEncoder
+from sts_lightning.models.same_vectors import PROBES
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_llama, tiny_mistral
 from sts_lightning.workflows.report import sample_texts
+from tests.support.sentences import DOCUMENTS, QUERIES
 
 FORMATS: list[ExportFormat] = ["sentence-transformers", "merged", "onnx", "adapter"]
 ROLES: dict[str, Any] = {"query": "query: ", "document": "passage: "}
@@ -162,7 +164,7 @@ def test_the_texts_are_those_of_the_run(tmp_path: Path) -> None:
     classes.setup()
     details: dict[str, Any] = {}
     run: Any = SimpleNamespace(metrics=lambda: SimpleNamespace(details=details))
-    assert texts_of(run) == (QUERIES, DOCUMENTS)
+    assert texts_of(run) == (PROBES, PROBES)
     details["texts"] = sample_texts(pairs)
     queries, documents = texts_of(run)
     assert [text.replace("q", "a") for text in queries] == documents

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sts_lightning.losses import all_losses
 from sts_lightning.papers.auxiliary.momentum_queue import MomentumQueue
+from sts_lightning.papers.auxiliary.second_encoder import first_sentences
 from sts_lightning.regularizers.alignment import Alignment
 from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.regularizers.global_orthogonal import GlobalOrthogonal
@@ -111,7 +112,7 @@ def test_a_queue_embeds_the_first_view_without_waiting(gpu: EmulatedGPU) -> None
     encoder.eval().to("cuda")
     gpu.recording = True
     with torch.no_grad():
-        vectors = encoder(moved.first_sentences(3))
+        vectors = encoder(first_sentences(moved, 3))
     gpu.recording = False
     assert gpu.synchronisations == []
     with torch.no_grad():

@@ -8,9 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from sts_lightning.core.choices import Precision
-from sts_lightning.evaluation.statistics import pair_cosines
-from sts_lightning.models.compute.cpu_attention import AttentionMode, attend_in_float32, attend_padded
+from sts_lightning.models.compute.cpu_attention import AttentionInFloat32
 from sts_lightning.models.encoder import SentenceEncoder
 
 HEADS, LENGTH, WIDTH = 4, 13, 8
@@ -29,9 +27,9 @@ class Seen(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def parts(length: int, dtype: torch.dtype, heads: int = HEADS) -> list[Tensor]:
+def parts(length: int, dtype: torch.dtype) -> list[Tensor]:
     generator = torch.Generator().manual_seed(length)
-    made = [torch.randn(3, count, length, WIDTH, generator=generator) for count in (HEADS, heads, heads)]
+    made = [torch.randn(3, HEADS, length, WIDTH, generator=generator) for _ in range(3)]
     return [part.to(dtype).requires_grad_() for part in made]
 
 
@@ -49,32 +47,6 @@ def masks(length: int) -> dict[str, dict[str, object]]:
 
 
 @pytest.mark.parametrize("mask", ["none", "boolean", "one row", "additive", "causal"])
-@pytest.mark.parametrize("heads", [HEADS, 2])
-@pytest.mark.parametrize("length", [5, LENGTH, 16, 40])
-@torch.no_grad()
-def test_padding_changes_nothing(mask: str, heads: int, length: int) -> None:
-    query, key, value = parts(length, torch.float32, heads)
-    options = masks(length)[mask]
-    exact = F.scaled_dot_product_attention(query, key, value, enable_gqa=heads != HEADS, **options)  # type: ignore[arg-type]
-    with Seen() as seen, AttentionMode(attend_padded):
-        same = F.scaled_dot_product_attention(query, key, value, enable_gqa=heads != HEADS, **options)  # type: ignore[arg-type]
-    assert torch.allclose(same, exact, atol=1e-6)
-    assert seen.keys[0][0] == (length if mask == "causal" else -(-length // 16) * 16)
-
-
-@torch.no_grad()
-def test_queries_of_fewer_tokens_and_wide_heads() -> None:
-    query, key, value = parts(LENGTH, torch.float32)
-    wide = torch.randn(1, 2, LENGTH, 128)
-    with Seen() as seen, AttentionMode(attend_padded):
-        last = F.scaled_dot_product_attention(query[:, :, -1:], key, value)
-        F.scaled_dot_product_attention(wide, wide, wide)
-        F.scaled_dot_product_attention(query, key, value, dropout_p=0.5)
-    assert torch.allclose(last, F.scaled_dot_product_attention(query, key, value)[:, :, -1:], atol=1e-6)
-    assert [length for length, _ in seen.keys] == [16, LENGTH, LENGTH]
-
-
-@pytest.mark.parametrize("mask", ["none", "boolean", "one row", "additive", "causal"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_the_gradient_of_half_precision_is_computed_in_float32(mask: str, dtype: torch.dtype) -> None:
     options = masks(LENGTH)[mask]
@@ -82,7 +54,7 @@ def test_the_gradient_of_half_precision_is_computed_in_float32(mask: str, dtype:
         parts(LENGTH, dtype),
         [part.float().detach().requires_grad_() for part in parts(LENGTH, dtype)],
     )
-    with Seen() as seen, AttentionMode(attend_in_float32), torch.autocast("cpu", dtype=torch.bfloat16):
+    with Seen() as seen, AttentionInFloat32(), torch.autocast("cpu", dtype=torch.bfloat16):
         attended = F.scaled_dot_product_attention(*own, **options)  # type: ignore[arg-type]
     expected = F.scaled_dot_product_attention(*exact, **options)  # type: ignore[arg-type]
     attended.square().sum().backward()
@@ -96,22 +68,9 @@ def test_the_gradient_of_half_precision_is_computed_in_float32(mask: str, dtype:
 def test_other_attention_stays_as_it_is(case: str) -> None:
     dtype = torch.float32 if case == "float32" else torch.bfloat16
     query, key, value = parts(160 if case == "long" else LENGTH, dtype)
-    with Seen() as seen:
-        attend_in_float32(
-            F.scaled_dot_product_attention, query, key, value, None, 0.1 if case == "dropout" else 0.0
-        )
+    with Seen() as seen, AttentionInFloat32():
+        F.scaled_dot_product_attention(query, key, value, None, 0.1 if case == "dropout" else 0.0)
     assert [found for _, found in seen.keys] == [dtype]
-
-
-@pytest.mark.parametrize("precision", ["32-true", "bf16-true"])
-def test_an_encoder_pads_in_half_precision_alone(encoder: SentenceEncoder, precision: Precision) -> None:
-    sentences = ["a cat sleeps", "two dogs run on the grass and one barks"]
-    expected = encoder.encode(sentences)
-    encoder.set_precision(precision)
-    with Seen() as seen:
-        vectors = encoder.encode(sentences)
-    assert {length % 16 == 0 for length, _ in seen.keys} == {precision == "bf16-true"}
-    assert pair_cosines(vectors, expected).min() > 0.999
 
 
 def test_an_encoder_without_dropout_trains_in_bfloat16_with_attention_in_float32(

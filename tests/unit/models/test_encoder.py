@@ -193,14 +193,6 @@ def test_prefix_tuning_trains_the_prefix_alone() -> None:
     assert not np.allclose(encoder.encode(SENTENCES), tiny_bert(dropout=0.0).encode(SENTENCES), atol=1e-4)
 
 
-def test_the_longest_rows_are_as_long_as_rows_get() -> None:
-    for template in (None, "This : {sentence} !"):
-        encoder = tiny_mistral(template=template, pooling="last_token", max_length=9)
-        longest = encoder.longest_rows(3)["input_ids"]
-        cut = encoder.tokenizer(["some text of more than nine bytes"])[0]
-        assert longest.shape == (3, len(cut))
-
-
 def test_the_layer_below_the_last() -> None:
     encoder = decoder(tiny_mistral, layer=-2)
     ids = encoder.tokenizer.tokenizer(TEMPLATE.replace("{sentence}", "A dog"), return_tensors="pt")

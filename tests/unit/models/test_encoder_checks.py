@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from transformers import (
-    PreTrainedConfig,
-)
 
-from sts_lightning.core.errors import ConfigError
-from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
+from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from tests.support.decoders import decoder
 
@@ -29,13 +24,6 @@ def test_refuses_a_projection_that_does_not_exist() -> None:
 def test_mask_pooling_needs_a_mask_in_every_template() -> None:
     with pytest.raises(ValueError, match=r"needs a template with \{mask\}"):
         tiny_bert(template="{sentence} {mask}", view_templates=["{sentence}"], pooling="mask_token")
-
-
-def test_a_model_whose_configuration_does_not_tell_its_size() -> None:
-    backbone = tiny_bert().backbone
-    backbone.config = PreTrainedConfig()
-    with pytest.raises(ConfigError, match=r"BertModel is not supported.*num_hidden_layers"):
-        SentenceEncoder(backbone, character_tokenizer())
 
 
 @pytest.mark.parametrize(("layer", "message"), [(0, "be negative"), (-4, "lie between -2 and -1")])

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from sts_lightning.models.text.chunks import CHUNK_COST, chunk, spans
+from sts_lightning.papers.auxiliary.second_encoder import first_sentences
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from tests.support.sentences import TEXTS
 
@@ -83,7 +84,7 @@ def test_no_rows_form_no_chunk() -> None:
 def test_head_has_the_first_rows_in_order() -> None:
     ids = [[row + 1] * length for row, length in enumerate([3, 1, 5, 5, 2, 4])]
     whole = chunk(ids, 8, pad_id=0)
-    part = whole.first_sentences(4)
+    part = first_sentences(whole, 4)
     found = [[token for token in row if token] for c in part.chunks for row in c["input_ids"].tolist()]
     assert [found[position] for position in part.inverse_order.tolist()] == ids[:4]
     assert part.num_tokens == whole.num_tokens  # not counted anew

@@ -4,7 +4,7 @@ from collections import Counter
 
 import torch
 
-from sts_lightning.papers.word_repetition import WordRepetition
+from sts_lightning.papers.word_repetition import PaperCodeWordRepetition, WordRepetition
 from sts_lightning.testing.tiny_bert import tiny_bert
 
 SPECIAL = [1, *[0] * 20, 1]
@@ -27,13 +27,11 @@ def test_number_of_repetitions_is_uniform_up_to_the_limit() -> None:
     assert all(220 < count < 380 for count in added.values())
 
 
-def test_official_draws() -> None:
-    added = Counter(len(WordRepetition(0.32, seed, official=True)(IDS, SPECIAL)) - 22 for seed in range(500))
+def test_the_papers_codes_draws() -> None:
+    added = Counter(len(PaperCodeWordRepetition(0.32, seed)(IDS, SPECIAL)) - 22 for seed in range(500))
     assert set(added) == set(range(7))  # randrange(int(0.32 * 22))
-    assert WordRepetition(0.32, 0, official=True)([101, 5, 102], [1, 0, 1]) == [101, 5, 102]
-    long = Counter(
-        len(WordRepetition(0.9, seed, official=True)(IDS * 3, SPECIAL * 3)) - 66 for seed in range(500)
-    )
+    assert PaperCodeWordRepetition(0.32, 0)([101, 5, 102], [1, 0, 1]) == [101, 5, 102]
+    long = Counter(len(PaperCodeWordRepetition(0.9, seed)(IDS * 3, SPECIAL * 3)) - 66 for seed in range(500))
     assert max(long) == 9
 
 

@@ -16,14 +16,25 @@ from torch import nn
 from sts_lightning.cli.main import main
 from sts_lightning.config.check import check_config
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.models.loading.meta import load_meta, stored_bytes
+from sts_lightning.models.loading.meta import load_meta
 from sts_lightning.models.loading.run import build_encoder
-from sts_lightning.planning.cost import CARDS, GIB, Shape, cost_of, duration, find_card, size, this_card
+from sts_lightning.planning.cost import (
+    CARDS,
+    GIB,
+    Shape,
+    cost_of,
+    duration,
+    find_card,
+    size,
+    stored_bytes,
+    this_card,
+)
 from sts_lightning.reproduce.run import print_plan as print_table
 from sts_lightning.reproduce.table import Row, Table, TableSpec
 from sts_lightning.sweep.grid import Grid
 from sts_lightning.sweep.plan import print_plan as print_jobs
 from tests.conftest import CONF, ROOT
+from tests.support.training_steps import longest_rows
 
 Config = Callable[..., DictConfig]
 
@@ -46,7 +57,7 @@ def test_weights_gradients_and_optimiser_are_exact(config: Config, model: list[s
     cfg = check_config(config(*TINY[1:], *model, "loss=pearson", "data.batch_size=4", "trainer=cpu"))
     real = build_encoder(cfg.model, cfg.prompt).train()
     optimizer = torch.optim.AdamW([weight for weight in real.parameters() if weight.requires_grad])
-    real.embed_chunk(real.longest_rows(2)).sum().backward()
+    real.embed_chunk(longest_rows(real, 2)).sum().backward()
     optimizer.step()
     found = cost_of(cfg, find_card("24GB"))
     states = [value for state in optimizer.state.values() for value in state.values()]
@@ -96,7 +107,7 @@ def test_activations_are_about_those_that_autograd_keeps(config: Config) -> None
         kept[storage.data_ptr()] = 0 if storage.data_ptr() in known else storage.nbytes()
         return tensor
 
-    rows = encoder.longest_rows(8)
+    rows = longest_rows(encoder, 8)
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         vectors = encoder.embed_chunk(rows)
     count, length = rows["input_ids"].numel(), rows["input_ids"].shape[1]

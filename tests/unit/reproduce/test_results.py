@@ -13,7 +13,7 @@ import yaml
 from scipy import stats
 
 from sts_lightning.data.counts import TrainingCount
-from sts_lightning.evaluation.leaks import LeakedRows, SetLeaks, hash_scores
+from sts_lightning.reproduce.leak_free import LeakedRows, SetLeaks, hash_scores
 from sts_lightning.reproduce.results import collect, latex, markdown, write_report
 from sts_lightning.reproduce.table import Table
 from tests.unit.reproduce.conftest import GOLD, finish, folders, lines

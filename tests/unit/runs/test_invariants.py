@@ -134,8 +134,6 @@ def test_one_key_affects_the_same_in_training_and_evaluation() -> None:
             "callbacks.rank_monitor.every=9",
             False,
         ),
-        (("trainer.official_gather=true",), "trainer.devices=2", False),
-        (("trainer.official_gather=true",), "trainer.micro_batch_size=2", True),
     ],
 )
 def test_settings_that_others_make_matter(

@@ -17,12 +17,6 @@ from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from tests.support.card_runs import COUNT, SETTINGS, bare, write_run
-from tests.support.hub_server import Hub
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_asked_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: False)
 
 
 def with_base(run: Path, name: str, **others: Any) -> None:
@@ -38,11 +32,11 @@ def test_scores_have_intervals_and_the_recipe_its_values(tmp_path: Path) -> None
     for name, interval in facts["intervals"].items():
         assert interval.low < expected[name] < interval.high
     assert facts["recipe"]["loss"] == "CoSENTLoss(scale=20.0)"
-    assert facts["recipe"]["pooling"] == "mean"  # the prompt's takes precedence
-    assert [facts["recipe"][name] for name in ("batch size", "learning rate", "steps")] == [64, 5e-5, 80]
+    assert [facts["recipe"][name] for name in ("data.batch_size", "optim.lr", "steps")] == [64, 5e-5, 80]
+    assert (facts["recipe"]["prompt.pooling"], facts["recipe"]["data"]) == ("mean", "sts_train")
     assert "regularizer" not in facts["recipe"]
     assert not facts["mixed"]
-    base = {"name": "owner/base", "hub_id": "owner/base", "revision": "abc123", "licence": {}}
+    base = {"name": "owner/base", "hub_id": "owner/base", "revision": "abc123"}
     assert facts["base"] == base
 
 
@@ -50,8 +44,7 @@ def test_an_average_names_its_runs(tmp_path: Path) -> None:
     runs = ["runs/a", "runs/b"]
     write_run(tmp_path / "whole", averaged={"runs": runs, "share": 1.0})
     recipe = card_facts(tmp_path / "whole")["recipe"]
-    assert recipe["average of the weights of"] == "a, b (settings of the first)"
-    assert not [name for name in recipe if name.startswith("share")]
+    assert (recipe["averaged.runs"], recipe["averaged.share"]) == ("a, b", 1.0)
     write_run(tmp_path / "half", averaged={"runs": runs, "share": 0.5})
     assert 0.5 in card_facts(tmp_path / "half")["recipe"].values()
     write_run(tmp_path / "with_start", wise_ft={"share": 0.7, "dev": {"1": 80.0, "0.7": 81.0}})
@@ -59,13 +52,12 @@ def test_an_average_names_its_runs(tmp_path: Path) -> None:
     assert [card_facts(tmp_path / name)["mixed"] for name in ("half", "with_start")] == [True, True]
     write_run(tmp_path / "trained", best_step=4, wise_ft={"share": 1.0, "dev": {"1": 81.0, "0.7": 80.0}})
     assert not card_facts(tmp_path / "trained")["mixed"]
-    assert not [name for name in card_facts(tmp_path / "trained")["recipe"] if name.startswith("share")]
 
 
 def test_the_precisions_of_training_and_of_the_scores(tmp_path: Path) -> None:
     write_run(tmp_path / "run", precision="32-true", training={"precision": "bf16-mixed"})
     recipe = card_facts(tmp_path / "run")["recipe"]
-    assert (recipe["precision"], recipe["precision of the scores"]) == ("bf16-mixed", "32-true")
+    assert (recipe["training.precision"], recipe["precision"]) == ("bf16-mixed", "32-true")
 
 
 def test_no_interval_of_another_number(tmp_path: Path) -> None:
@@ -90,44 +82,14 @@ def test_a_run_without_results(tmp_path: Path) -> None:
         card_facts(tmp_path / "run")
 
 
-@pytest.mark.parametrize(
-    ("card", "licence"),
-    [
-        (None, {}),
-        ("# no metadata", {}),
-        ("---\nlicense: mit\n---\n# x", {"license": "mit"}),
-        (
-            "---\nlicense: other\nlicense_name: mine\nlicense_link: LICENSE\nlanguage: en\n---\n",
-            {"license": "other", "license_name": "mine", "license_link": "LICENSE"},
-        ),
-        ("---\nlicense: [mit]\n---\n", {}),
-        ("---\nlicense_name: mine\n---\n", {}),
-        ("---\n{x: [\n---\n", {}),
-        ("---\n- x\n---\n", {}),
-        (b"---\nlicense: \xff\n---\n", {}),
-    ],
-)
-def test_the_licence_is_that_of_the_base_folders_card(
-    card: str | bytes | None, licence: dict[str, str], tmp_path: Path
-) -> None:
+def test_the_place_of_a_base_is_not_shown(tmp_path: Path) -> None:
     write_run(tmp_path / "run")
     RunFolder(tmp_path / "run").predictions_file.unlink()
-    base = tmp_path / "private" / "base"
-    base.mkdir(parents=True)
-    if card is not None:
-        (base / "README.md").write_bytes(card if isinstance(card, bytes) else card.encode())
-    with_base(tmp_path / "run", str(base))
+    (tmp_path / "private" / "base").mkdir(parents=True)
+    with_base(tmp_path / "run", str(tmp_path / "private" / "base"))
     facts = card_facts(tmp_path / "run")
-    assert facts["base"] == {"name": "base", "licence": licence}
+    assert facts["base"] == {"name": "base"}
     assert str(tmp_path) not in repr(facts)
-
-
-def test_the_licence_of_a_base_on_the_hub(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: True)
-    hub.add("owner/base", {"README.md": b"---\nlicense: apache-2.0\n---\n"}, commit="abc123")
-    write_run(tmp_path / "run")
-    RunFolder(tmp_path / "run").predictions_file.unlink()
-    assert card_facts(tmp_path / "run")["base"]["licence"] == {"license": "apache-2.0"}
 
 
 @pytest.mark.parametrize(

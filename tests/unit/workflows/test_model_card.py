@@ -43,9 +43,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     run = tmp_path_factory.mktemp("runs") / "run"
     known = COUNT | {"dropped": {"in a test set (exact)": 4}}
     write_run(run, trained_on=[known, None], best_step=0)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: False)
-        return card_facts(run)
+    return card_facts(run)
 
 
 def blocks(text: str) -> list[Any]:
@@ -57,8 +55,7 @@ def cells(text: str) -> list[str]:
 
 
 def test_the_metadata_are_read_back(facts: dict[str, Any], exported: Path) -> None:
-    facts = facts | {"base": facts["base"] | {"licence": {"license": "mit"}}}
-    data = ModelCard(model_card(facts, "sentence-transformers", None, "mine", exported)).data
+    data = ModelCard(model_card(facts, "sentence-transformers", "mit", "mine", exported)).data
     assert (data.base_model, data.license) == ("owner/base", "mit")
     assert data.library_name == "sentence-transformers"
     assert data.pipeline_tag == "sentence-similarity"
@@ -71,22 +68,13 @@ def test_the_metadata_are_read_back(facts: dict[str, Any], exported: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("given", "base", "stated", "words"),
-    [
-        (None, {}, "unknown", ["Unknown"]),
-        (None, {"license": "mit"}, "mit", ["`mit`"]),
-        ("apache-2.0", {}, "apache-2.0", ["`apache-2.0`"]),
-        ("apache-2.0", {"license": "mit"}, "apache-2.0", ["`apache-2.0`", "`mit`"]),
-    ],
+    ("given", "stated", "words"),
+    [(None, "unknown", "Unknown. "), ("apache-2.0", "apache-2.0", "`apache-2.0`. ")],
 )
-def test_the_licence_is_given_or_that_of_the_base_or_unknown(
-    given: str | None, base: dict[str, str], stated: str, words: list[str], exported: Path
-) -> None:
-    facts = bare(base={"name": "base", "licence": base})
-    text = model_card(facts, "merged", given, "mine", exported)
+def test_the_licence_is_given_or_unknown(given: str | None, stated: str, words: str, exported: Path) -> None:
+    text = model_card(bare(), "merged", given, "mine", exported)
     assert ModelCard(text).data.license == stated
-    section = text.partition("## Licence\n\n")[2]
-    assert all(word in section for word in words)
+    assert text.partition("## Licence\n\n")[2].startswith(words)
 
 
 @pytest.mark.parametrize("format_", ["adapter", "merged", "sentence-transformers"])
@@ -95,7 +83,7 @@ def test_the_example_is_python_for_the_format(
 ) -> None:
     found = blocks(model_card(facts, format_, None, "m", exported))
     fences = [token for token in found if token.type == "fence"]
-    assert len(fences) == 1 + (format_ == "merged")  # and the commands for a GGUF
+    assert len(fences) == 1
     ast.parse(fences[0].content)
     assert len(fences[0].content.splitlines()) == 3
     assert '"m"' in fences[0].content
@@ -160,40 +148,20 @@ def test_a_run_brings_no_markup(exported: Path) -> None:
     stages = [asdict(TrainingCount(EVIL, EVIL, 5, dropped={EVIL: 3})), None]
     facts = bare(
         run=EVIL,
-        base={"name": EVIL, "revision": EVIL, "licence": {"license": EVIL}},
+        base={"name": EVIL, "revision": EVIL},
         recipe={"loss": EVIL, "seed": EVIL},
         metrics=RunMetrics(None, {"spearman": 1.0, "pairs": EVIL}, {"trained_on": stages, "best_step": EVIL}),
         datasets=[EVIL],
     )
-    text = model_card(facts, "merged", None, EVIL, exported)
+    text = model_card(facts, "merged", EVIL, EVIL, exported)
     unknown = RunMetrics(None, details={"trained_on": [None, None]})
     harmless = bare(recipe={"loss": "a", "seed": "a"}, metrics=unknown)
-    plain = model_card(harmless, "merged", None, "a", exported)
+    plain = model_card(harmless, "merged", "a", "a", exported)
     kinds = [token.type for token in blocks(text)]
     assert kinds == [token.type for token in blocks(plain)]
     inline = {child.type for token in blocks(text) for child in token.children or []}
     assert inline == {"text", "code_inline"}
     assert ModelCard(text).data.license == EVIL
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({}, ["--pooling mean", 'put into `A "{sentence}"`', "loses the end of the template"]),
-        ({"template": None, "query": "q: "}, ["--pooling mean", '`"q: "` (a query) or nothing (a document)']),
-        ({"template": None, "pooling": "last_token"}, ["--pooling last"]),
-        ({"pooling": "mask_token"}, ["llama.cpp cannot serve"]),
-        ({"layer": -2}, ["llama.cpp cannot serve"]),
-        ({"bidirectional_layers": -1}, ["llama.cpp cannot serve"]),
-    ],
-)
-def test_how_a_gguf_is_made_and_what_it_loses(
-    change: dict[str, Any], words: list[str], facts: dict[str, Any], exported: Path
-) -> None:
-    describe(exported, **change)
-    text = model_card(facts, "merged", None, "m", exported)
-    assert all(word in text for word in words), text
-    assert ("convert_hf_to_gguf.py FOLDER --outtype f16" in text) == ("cannot serve" not in text)
 
 
 @pytest.mark.parametrize("format_", ["sentence-transformers", "onnx", "merged", "adapter"])

@@ -42,9 +42,9 @@ def same_draws(device: torch.device) -> AbstractContextManager[None]:
 
 @contextmanager
 def _replayed(state: Tensor) -> Iterator[None]:
-    later = torch.mps.get_rng_state()
+    current = torch.mps.get_rng_state()
     torch.mps.set_rng_state(state)
     try:
         yield
     finally:
-        torch.mps.set_rng_state(later)
+        torch.mps.set_rng_state(current)

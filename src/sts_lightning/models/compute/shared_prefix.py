@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-from transformers import DynamicCache
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
 
-from sts_lightning.models.compute.inference import to_device
-from sts_lightning.models.loading.backbone import plain
-from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch, to_device
 
 
 @dataclass(frozen=True)
@@ -33,23 +29,8 @@ class SharedPrefix:
         return cache
 
 
-def can_share(backbone: nn.Module) -> bool:
-    """Return whether the keys and values of a prefix are all that a causal model needs of it.
-
-    Recurrent and convolutional layers need their states too, and peft's prompt learning passes further
-    keys and values.
-    """
-    adapter: Any = getattr(backbone, "active_peft_config", None)
-    if adapter is not None and adapter.is_prompt_learning:
-        return False
-    model = plain(backbone)
-    layer_types = set(getattr(model.config, "layer_types", None) or ())
-    attends = layer_types <= {"full_attention", "sliding_attention"}
-    return attends and not getattr(model, "_is_stateful", False)
-
-
 def split_prefix(
-    backbone: Callable[..., Any], depth: int, rows: TokenizedBatch, device: torch.device
+    backbone: Any, plain: PreTrainedModel, rows: TokenizedBatch
 ) -> tuple[SharedPrefix | None, TokenizedBatch]:
     """Compute the prefix that all rows share, and remove it from them.
 
@@ -58,28 +39,40 @@ def split_prefix(
     the prefix are the same for all rows, and the vectors are those of whole rows up to rounding.
 
     Args:
-        backbone: Causal model of attention layers only.
-        depth: Number of layers.
+        backbone: Causal model, with its adapter if any.
+        plain: The model without its adapter.
         rows: Batch, padded on the right.
-        device: Device of the model.
 
     Returns:
-        The prefix, and the batch without it; None and the whole batch if there is no common prefix, or if the
-        model does not return the keys and values of all its layers.
+        The prefix, and the batch without it; None and the whole batch if there is no common prefix, or if its
+        keys and values are not all that the model needs of it.
     """
-    length = _common_length(rows)
+    length = _common_length(rows) if _attends_alone(backbone, plain) else 0
     if length == 0:
         return None, rows
-    ids = to_device(rows.chunks[0]["input_ids"][:1, :length], device)
+    ids = to_device(rows.chunks[0]["input_ids"][:1, :length], plain.device)
     # The model's own choice of cache drops the keys outside a sliding window, to which the tokens next to the
     # prefix still attend; the mask of each layer hides them from later tokens.
     cache: Any = DynamicCache()
     backbone(input_ids=ids, past_key_values=cache, use_cache=True)
     layers = [layer for layer in cache.layers if layer.keys is not None and layer.keys.shape[-2] == length]
-    if len(layers) != depth:  # keys shared among layers, or kept in another form
+    if len(layers) != plain.config.num_hidden_layers:  # keys shared among layers, or kept in another form
         return None, rows
     rest = [{name: values[:, length:] for name, values in chunk.items()} for chunk in rows.chunks]
     return SharedPrefix([(layer.keys, layer.values) for layer in layers]), replace(rows, chunks=rest)
+
+
+def _attends_alone(backbone: Any, plain: PreTrainedModel) -> bool:
+    """Return whether a model has attention layers alone, and no adapter with further keys and values.
+
+    Recurrent and convolutional layers need their states too.
+    """
+    adapter = getattr(backbone, "active_peft_config", None)
+    if adapter is not None and adapter.is_prompt_learning:
+        return False
+    layer_types = set(getattr(plain.config, "layer_types", None) or ())
+    attends = layer_types <= {"full_attention", "sliding_attention"}
+    return attends and not getattr(plain, "_is_stateful", False)
 
 
 def _common_length(rows: TokenizedBatch) -> int:

@@ -11,7 +11,6 @@ adapters.py         LoRA and prefixes of peft: settings, weights, merging
 quantization.py     4-bit and 8-bit layers of bitsandbytes
 hub.py              files of a folder, of the model hub or of an installed package
 checks.py           reading of tensors: names, shapes, finite values
-jina, nomic, opt    architectures that transformers lacks, or computes otherwise than their checkpoints say
 static_embeddings   tables of word pieces
 ==================  =======================================================================================
 """

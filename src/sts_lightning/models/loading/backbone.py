@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pickle import UnpicklingError
+from pkgutil import resolve_name
 from typing import Any, get_args
 
 import torch
@@ -57,6 +57,12 @@ def dtype_of(name: DtypeName) -> torch.dtype:
     dtype: torch.dtype = getattr(torch, name)
     return dtype
 
+
+PAPERS = "sts_lightning.papers.models"
+"""Package with architectures that a published table needs."""
+
+NOT_REPEATABLE = frozenset(("gpt_oss", "mixtral", "qwen3_moe"))
+"""Model types that PyTorch rejects on CUDA under ``deterministic=true``: their experts count by histc."""
 
 Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 
@@ -223,9 +229,7 @@ def configure(
             there is no such implementation of attention.
     """
     if model_config.model_type == "nomic_bert" and not trust_remote_code:
-        from sts_lightning.models.loading.nomic import check_config
-
-        check_config(model_config, name)
+        resolve_name(f"{PAPERS}.nomic:check_config")(model_config, name)
     settings = {key: value for key, value in settings.items() if key not in NAMES}
     parts = (model_config, text_config(model_config))
     unknown = [key for key in settings if not any(hasattr(part, key) for part in parts)]
@@ -261,9 +265,7 @@ def text_config(config: PreTrainedConfig) -> PreTrainedConfig:
 def prepare(backbone: Any) -> None:
     """Remove what an encoder does not use, and switch off what would change its results."""
     if backbone.config.model_type == "opt":
-        from sts_lightning.models.loading.opt import number_positions
-
-        number_positions(backbone)
+        resolve_name(f"{PAPERS}.opt:number_positions")(backbone)
     if getattr(backbone, "pooler", None) is not None:
         backbone.pooler = None
     never_repack(backbone)
@@ -396,15 +398,6 @@ def causal_flags(backbone: PreTrainedModel) -> list[bool]:
     return [flag for flag in flags if isinstance(flag, bool)]
 
 
-def plain(backbone: nn.Module) -> PreTrainedModel:
-    """Return the backbone inside an adapter; a backbone without an adapter is returned unchanged."""
-    peft = sys.modules.get("peft")  # whoever made an adapter has imported it
-    adapted = peft is not None and isinstance(backbone, peft.PeftModel)
-    model: Any = backbone.get_base_model() if adapted else backbone  # type: ignore[operator]
-    assert isinstance(model, PreTrainedModel)
-    return model
-
-
 SHARED_STATE = (
     "hf_quantizer",
     "is_quantized",
@@ -427,9 +420,7 @@ def class_of(config: PreTrainedConfig) -> Any:
         A class with ``from_pretrained``.
     """
     if config.model_type == "bert" and getattr(config, "position_embedding_type", None) == "alibi":
-        from sts_lightning.models.loading.jina import JinaBertModel  # BERT itself has no ALiBi
-
-        return JinaBertModel
+        return resolve_name(f"{PAPERS}.jina:JinaBertModel")  # BERT itself has no ALiBi
     if (half := _half_of(config)) is not None:
         return half
     known = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING

@@ -309,15 +309,10 @@ def write_modules(
     """Write the modules of sentence-transformers, or the one that it refuses."""
     config, rows = encoder.config, encoder.tokenizer
     dense = list(encoder.projector) if config.projection == "always" else []
+    mode = POOLING.get(config.pooling, "mean_tokens")
     pooling: dict[str, Any] = {
         "word_embedding_dimension": width(encoder.plain_backbone.config),
-        **{
-            f"pooling_mode_{mode}": mode == POOLING.get(config.pooling, "mean_tokens")
-            for mode in ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
-        },
-        "pooling_mode_weightedmean_tokens": False,
-        "include_prompt": True,
-        "pooling_mode_lasttoken": config.pooling == "last_token",
+        **{f"pooling_mode_{each}": each == mode for each in POOLING.values()},
     }
     kinds: list[tuple[str, dict[str, Any] | None, Any]] = [("StaticEmbedding", None, None)]
     if not is_static(encoder.plain_backbone):

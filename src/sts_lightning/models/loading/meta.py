@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -13,7 +11,6 @@ from typing import Any
 import torch
 import yaml
 from tokenizers import Tokenizer, processors
-from torch import nn
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -129,23 +126,3 @@ def _build(base: Base, settings: PreTrainedConfig, trust_remote_code: bool) -> P
     backbone = take_encoder(model.eval(), str(base.name))
     prepare(backbone)
     return backbone
-
-
-def stored_bytes(module: nn.Module) -> int:
-    """Count the bytes of weights and buffers, those of bitsandbytes as they are once they are quantised.
-
-    A 4-bit weight of n elements has n / 2 bytes, a scale of one byte for 64 elements, for 256 of these one in
-    float32, their mean, and tables of 16 and of 256 numbers. An 8-bit weight has n bytes and a scale in
-    float32 for each output.
-    """
-    total = 0
-    for tensor in itertools.chain(module.parameters(), module.buffers()):
-        count, kind = tensor.numel(), type(tensor).__name__
-        if kind == "Params4bit":
-            scales = math.ceil(count / 64)
-            total += math.ceil(count / 2) + scales + 4 * (math.ceil(scales / 256) + 1 + 16 + 256)
-        elif kind == "Int8Params":
-            total += count + 4 * len(tensor)
-        else:
-            total += count * tensor.itemsize
-    return total

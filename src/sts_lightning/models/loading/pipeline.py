@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-UNLIMITED = 10**6
+NO_LENGTH_LIMIT = 10**6
 """Length that a tokenizer or a pipeline states, from which it means none."""
 
 ORDER = r"(Transformer,Pooling,|StaticEmbedding,)(Dense,)*(Normalize,)?"
@@ -189,8 +189,8 @@ def from_pipeline(
         device: Device that quantised weights are loaded to.
         adapter: Settings of a new peft adapter.
         loader: Function that returns backbone and tokenizer.
-        **settings: Fields of `EncodingConfig`; None for those of the pipeline. ``projection=none`` drops its
-            dense layers, ``query=""`` a prompt.
+        **settings: Fields of `EncodingConfig`; None for those of the pipeline. A
+            ``projection`` other than ``always`` drops its dense layers, ``query=""`` a prompt.
 
     Raises:
         ConfigError: The pipeline has a part without an equivalent here, a setting contradicts it, or the
@@ -206,14 +206,7 @@ def from_pipeline(
         if value is not None and not (key in UNSAID and UNSAID[key] == value)
     }
     stated = _stated(pipeline, backbone, tokenizer, name, prompt_name, given)
-    projector = pipeline.projector
-    if projector is not None and given.get("projection", "none") != "none":
-        raise ConfigError(
-            f"model.projection={given['projection']} would put new layers in place of those of "
-            f"{pipeline.source}.",
-            key="model.projection",
-            hint="Leave it null to keep them, or set it to none to drop them.",
-        )
+    projector = pipeline.projector if given.get("projection", "always") == "always" else None
     encoder = SentenceEncoder(
         backbone,
         tokenizer,
@@ -332,7 +325,7 @@ def _stated(
         stated["row_limit"] = None
     elif stated.get("row_limit") is None and stated.get("limit") is None:
         rows = tokenizer.model_max_length
-        stated["row_limit"] = rows if rows < UNLIMITED else None
+        stated["row_limit"] = rows if rows < NO_LENGTH_LIMIT else None
     return stated
 
 
@@ -362,7 +355,7 @@ def _read(files: ModelFiles) -> Pipeline:
         ]
         static = _static(files, "") if held == ["model.safetensors"] else None
         settings = {field.name: getattr(own.encoding, field.name) for field in fields(own.encoding)}
-        projector = _projector(files, modules)
+        projector = read_projector(files)
         if projector is None and own.encoding.projection == "always":  # a new one would be random
             raise CheckpointError(f"{files.name}: modules.json has no dense layer.", key="model.name")
         return Pipeline(f"{files.name}: {OWN_FILE}", settings, projector, static=static)
@@ -373,11 +366,6 @@ def _read(files: ModelFiles) -> Pipeline:
         return Pipeline(files.name)
     normalize = bool(settings.get("normalize"))
     return Pipeline(f"{files.name}: model2vec", {"normalize": normalize}, static=_static(files, ""))
-
-
-def read_projector(files: ModelFiles) -> nn.Sequential | None:
-    """Return the dense layers of a model folder; None if it has none."""
-    return _projector(files, files.json("modules.json", list[Module]))
 
 
 def _at(folder: str, file: str) -> str:
@@ -396,7 +384,6 @@ def _settings(files: ModelFiles, file: str, kind: str) -> dict[str, Any]:
 
 
 def _of_sentence_transformers(files: ModelFiles, modules: Sequence[Module]) -> Pipeline:
-    """Read a folder of sentence-transformers."""
     names = "".join(f"{module['type'].rpartition('.')[2]}," for module in modules)
     library = all(module["type"].startswith("sentence_transformers.") for module in modules)
     if not library or not re.fullmatch(ORDER, names):
@@ -411,7 +398,7 @@ def _of_sentence_transformers(files: ModelFiles, modules: Sequence[Module]) -> P
     if similarity != "cosine" and not (similarity == "dot" and normalize):  # at length 1 the same
         log.warning("%s: trained for similarity %r; scores here are cosines.", files.name, similarity)
     settings = {"normalize": normalize, "truncate_dim": model.get("truncate_dim")}
-    projector = _projector(files, modules)
+    projector = read_projector(files)
     if projector is not None:
         settings["projection"] = "always"
     read = Pipeline(
@@ -449,8 +436,9 @@ def _of_sentence_transformers(files: ModelFiles, modules: Sequence[Module]) -> P
     )
 
 
-def _projector(files: ModelFiles, modules: Sequence[Module]) -> nn.Sequential | None:
-    """Return the dense layers among modules with their activations; None if there are none."""
+def read_projector(files: ModelFiles) -> nn.Sequential | None:
+    """Return the dense layers of a model folder with their activations; None if it has none."""
+    modules = files.json("modules.json", list[Module])
     layers: list[nn.Module] = []
     for folder in [module["path"] for module in modules if module["type"].endswith(".Dense")]:
         settings = _settings(files, _at(folder, "config.json"), "Dense")

@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sts_lightning.models.compute.inference import to_device
-
 CHUNK_COST = 4
 """Each chunk takes further time, about that of a quarter of its tokens: Python, and the start of kernels."""
 
@@ -65,26 +63,6 @@ class TokenizedBatch:
         rows = values[to_device(torch.from_numpy(self.order), values.device)]
         return list(rows.split([len(chunk["input_ids"]) for chunk in self.chunks]))
 
-    def first_sentences(self, count: int) -> TokenizedBatch:
-        """Return the first ``count`` sentences of the first view, and all bare templates.
-
-        ``num_tokens`` stays that of the whole batch: to count anew would wait for a GPU.
-        """
-        numbers = self.by_chunk(torch.arange(len(self.order)))
-        sentences = len(self.order) if self.baseline is None else len(self.baseline)
-        kept = [(rows < count) | (rows >= sentences) for rows in numbers]
-        chunks = []
-        for chunk, rows in zip(self.chunks, kept, strict=True):
-            if bool(rows.any()):
-                at = to_device(rows.nonzero()[:, 0], chunk["input_ids"].device)
-                chunks.append(
-                    {name: values[at] for name, values in chunk.items() if name != "view_positions"}
-                )
-        order = torch.cat(numbers)[torch.cat(kept)]
-        baseline = None if self.baseline is None else self.baseline[:count]
-        inverse_order = to_device(torch.argsort(order), self.inverse_order.device)
-        return TokenizedBatch(chunks, inverse_order, order.numpy(), self.num_tokens, baseline)
-
     def limited(self, most_rows: int | None = None, most_tokens: int | None = None) -> TokenizedBatch:
         """Return the same batch in chunks of at most so many rows and padded tokens, at least one row each.
 
@@ -117,8 +95,14 @@ class TokenizedBatch:
         return rows, width
 
 
+def to_device(values: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor of the host to a device; the host does not wait for what a GPU is computing."""
+    if device.type != "cuda":
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)
+
+
 def _most(most_rows: int | None, most_tokens: int | None, width: int, rows: int) -> int:
-    """Return how many of some rows of a width may be in a chunk."""
     fitting = rows if most_tokens is None else max(1, most_tokens // width)
     return min(rows, fitting, most_rows or rows)
 

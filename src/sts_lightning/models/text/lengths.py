@@ -51,20 +51,21 @@ class Lengths:
         Raises:
             ValueError: A length leaves no room for a sentence, or the model has no positions for it.
         """
-        fits = None if positions is None else positions - added - prefix
+        of_positions = None if positions is None else positions - added - prefix
         of_row = None if config.row_limit is None else config.row_limit - added
-        known = [count for count in (config.limit, fits, of_row) if count is not None]
+        known = [count for count in (config.limit, of_positions, of_row) if count is not None]
         model = min(known, default=None)
         train = config.max_length
         if train is None:
             train = TRAINING_TOKENS if model is None else min(TRAINING_TOKENS, model)
-        lengths = cls(fits, model, train, train if config.max_length is not None else model, added, smallest)
+        evaluation = model if config.max_length is None else train
+        lengths = cls(of_positions, model, train, evaluation, added, smallest)
         if train < smallest:
             raise ValueError(lengths._out_of_range(train))
-        if fits is not None and train > fits:
+        if of_positions is not None and train > of_positions:
             raise ValueError(
-                f"max_length must be at most {fits}, got {train}: the model reads {positions} tokens, up to "
-                f"{added + prefix} of them template, special tokens and trained prefix."
+                f"max_length must be at most {of_positions}, got {train}: the model reads {positions} "
+                f"tokens, up to {added + prefix} of them template, special tokens and trained prefix."
             )
         given = config.evaluation_length
         return lengths if given == "training" else lengths.with_evaluation(given)

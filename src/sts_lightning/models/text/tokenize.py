@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from sts_lightning.core.choices import Augmentation, Role, TextEdit
+from sts_lightning.core.choices import Augmentation, Role
 from sts_lightning.core.errors import ConfigError, check_choice
 from sts_lightning.models.encoding import EncodingConfig
 from sts_lightning.models.text.chunks import TokenizedBatch, chunk, pad
@@ -97,8 +96,7 @@ class SentenceTokenizer:
         # Without a template a row holds what the tokenizer adds by itself, and one token of the sentence.
         bare = config.template is None and not self.roles
         smallest = max(3, tokenizer.num_special_tokens_to_add() + 1) if bare else 3
-        self._templates = (self.template, *filled, *self.roles.values())
-        added = max(map(self._added_by, self._templates))
+        added = max(map(self._added_by, (self.template, *filled, *self.roles.values())))
         self.lengths = Lengths.of(config, added, smallest, positions, prefix)
         self.tokens_after_view = self._tokens_after_view() if share_rows and filled else None
 
@@ -157,9 +155,10 @@ class SentenceTokenizer:
         """Return the token ids of each sentence, and the number of sentences that were truncated."""
         texts = list(sentences)
         truncated: set[int] = set()
-        row_length = self._row_length(template, max_length)
+        prefix, suffix = (template or SLOT).split(SLOT)
+        # A row that ends with the sentence is truncated as a whole, as after a prompt elsewhere.
+        row_length = None if suffix else self._row_length(template, max_length)
         if template is not None:
-            prefix, suffix = template.split(SLOT)
             if suffix:
                 whole, texts = texts, truncate_texts(self._encode, texts, max_length)
                 truncated |= {row for row, text in enumerate(texts) if len(text) < len(whole[row])}
@@ -181,11 +180,11 @@ class SentenceTokenizer:
             masks = encoded["special_tokens_mask"]
             ids = [augment(row, mask) for row, mask in zip(ids, masks, strict=True)]
         lengthened = augment is not None or (template is not None and row_length is None)
-        fits = self.lengths.positions if lengthened else None
-        if fits is not None and any(len(row) > fits for row in ids):
+        most = self.lengths.positions if lengthened else None
+        if most is not None and any(len(row) > most for row in ids):
             start, end = map(len, self.split(template or SLOT))
-            # Without a template special tokens count among those that fit.
-            longest = fits if template is None and not self.roles else start + fits + end
+            # Without a template special tokens count among those that have positions.
+            longest = most if template is None and not self.roles else start + most + end
             truncated |= {row for row, tokens in enumerate(ids) if len(tokens) > longest}
             ids = truncate_rows(ids, longest, end)
         return [row or [self._empty_id] for row in ids], len(truncated)
@@ -197,21 +196,9 @@ class SentenceTokenizer:
         return encoded
 
     def _row_length(self, template: str | None, max_length: int | None) -> int | None:
-        """Return the number of tokens after which a row is truncated; None if its sentence is, or nothing.
-
-        A row that ends with the sentence is truncated as a whole, as after a prompt elsewhere.
-
-        Args:
-            template: Template of the row.
-            max_length: Maximum number of tokens of a sentence; None for no limit.
-        """
-        if max_length is not None and self.roles:
-            return max_length + self.lengths.added
-        if template is None or max_length is None:
-            return max_length
-        if template.partition(SLOT)[2]:
-            return None
-        return max_length + self._added_by(template)
+        """Return the number of tokens of a row with a sentence of the maximum length; None for any number."""
+        added = self.lengths.added if self.roles else self._added_by(template)
+        return None if max_length is None else max_length + added
 
     def cut(self, texts: Sequence[str]) -> list[str]:
         """Return texts as far as evaluation reads them, cut after whole characters."""
@@ -221,8 +208,7 @@ class SentenceTokenizer:
     @property
     def row_tokens(self) -> int | None:
         """Number of tokens to which evaluation truncates a row, template included; None for any number."""
-        added = self.lengths.added if self.roles else self._added_by(self.template)
-        return None if self.lengths.eval is None else self.lengths.eval + added
+        return self._row_length(self.template, self.lengths.eval)
 
     @property
     def _empty_id(self) -> int:
@@ -254,35 +240,26 @@ class SentenceTokenizer:
         truncated = 0 if max_length is None else sum(len(row) > max_length for row in rows)
         return Unseen(truncated, content.count(self.tokenizer.unk_token_id), len(content))
 
-    def rows(
-        self,
-        sentences: Sequence[str],
-        chunk_tokens: int,
-        denoise: bool = False,
-        text_edit: TextEdit = "none",
-        role: Role | None = None,
-    ) -> TokenizedBatch:
-        """Edit and tokenise as in evaluation, in chunks of at most ``chunk_tokens`` padded tokens.
+    def rows(self, sentences: Sequence[str], chunk_tokens: int, role: Role | None = None) -> TokenizedBatch:
+        """Edit and tokenise as in evaluation, with the bare templates to subtract, if any, in the last chunk.
 
         Args:
             sentences: Texts, N of them.
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
-            denoise: Whether to append the bare templates to subtract.
-            text_edit: Edit of each sentence.
             role: Role of all sentences; None for ``template``.
         """
-        if text_edit != "none":
-            sentences = [edit(text, text_edit) for text in sentences]
         template = self.template_of(role)
+        if (how := self.config.text_edit) != "none":
+            sentences = [edit(text, how) for text in sentences]
         ids, truncated = self._ids(sentences, template, self.lengths.eval)
-        batch = self._chunk([ids], [template], chunk_tokens, denoise)
+        batch = self._chunk([ids], [template], chunk_tokens, self.config.subtracts)
         return replace(batch, truncated=truncated)
 
     def evaluation_rows(
-        self, views: Sequence[Sequence[str]], augmentations: Sequence[Augmentation | None], **settings: Any
+        self, views: Sequence[Sequence[str]], augmentations: Sequence[Augmentation | None], **options: Any
     ) -> TokenizedBatch:
         """Tokenise the views of a batch by `rows`, one after the other; nothing is augmented."""
-        return self.rows([text for view in views for text in view], **settings)
+        return self.rows([text for view in views for text in view], **options)
 
     def training_rows(
         self,
@@ -312,16 +289,17 @@ class SentenceTokenizer:
             raise ConfigError(
                 f"prompt.view_templates has {len(templates)} templates for {len(views)} views of the data."
             )
-        later = self.tokens_after_view if all(view == views[0] for view in views) else None
-        if later is not None:
+        after_view = self.tokens_after_view if all(view == views[0] for view in views) else None
+        if after_view is not None:
             views, templates, augmentations = views[:1], templates[:1], augmentations[:1]
         ids = [
             self._ids(sentences, template, self.lengths.train, augment)[0]
             for sentences, template, augment in zip(views, templates, augmentations, strict=True)
         ]
         batch = self._chunk(ids, templates, chunk_tokens, self.config.denoise != "none")
-        for rows in batch.chunks if later is not None else ():
-            rows["view_positions"] = rows["attention_mask"].sum(dim=1, keepdim=True) - 1 - torch.tensor(later)
+        for rows in batch.chunks if after_view is not None else ():
+            last = rows["attention_mask"].sum(dim=1, keepdim=True) - 1
+            rows["view_positions"] = last - torch.tensor(after_view)
         return batch
 
     def _chunk(
@@ -331,7 +309,6 @@ class SentenceTokenizer:
         chunk_tokens: int,
         denoise: bool,
     ) -> TokenizedBatch:
-        """Divide the rows of views, each with its template, among chunks."""
         rows = [row for view in ids for row in view]
         pairs = zip(templates, ids, strict=True)
         at = [position for template, view in pairs for position in self._mask_at(template, view)]
@@ -389,15 +366,6 @@ class SentenceTokenizer:
         num_tokens = batch.num_tokens + sum(map(len, texts))
         chunks = [*batch.chunks, extra]
         return TokenizedBatch(chunks, inverse_order, order, num_tokens, torch.tensor(baseline))
-
-    def longest(self, count: int) -> dict[str, Tensor]:
-        """Return a chunk of ``count`` rows of the maximum length."""
-        template = max(self._templates, key=self._added_by)
-        prefix, suffix = self.split(template or SLOT)
-        length = self.lengths.train + self._added_by(template)
-        filler = self._encode("a", add_special_tokens=False)["input_ids"][:1] or [self._empty_id]
-        row = [*prefix, *filler * (length - len(prefix) - len(suffix)), *suffix]
-        return pad([row] * count, length, 0, mask_at=self._mask_at(template, [row] * count) or None)
 
     def _added_by(self, template: str | None) -> int:
         return 0 if template is None else sum(map(len, self.split(template)))

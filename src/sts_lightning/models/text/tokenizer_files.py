@@ -9,6 +9,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.text.template import BARE
@@ -23,10 +24,6 @@ ENDS = ("", " ", "\n", ".", "?", "!", ",", ":", '"', "'", ")", "...", "%", "s", 
 """Starts, middles and ends of the sentences that are compared: what a tokenizer may join with a template."""
 
 
-UNLIMITED = int(1e30)
-"""``model_max_length`` of transformers' tokenizers without a limit."""
-
-
 def save_tokenizer(rows: SentenceTokenizer, folder: Path) -> None:
     """Write a tokenizer without the template, with the number of the model's positions as its limit.
 
@@ -35,7 +32,7 @@ def save_tokenizer(rows: SentenceTokenizer, folder: Path) -> None:
     tokenizer = rows.tokenizer
     tokenizer.chat_template = None  # with one, sentence-transformers 6 takes sentences for messages
     tokenizer.model_max_length = (
-        UNLIMITED if rows.lengths.positions is None else rows.lengths.positions + rows.lengths.added
+        VERY_LARGE_INTEGER if rows.lengths.positions is None else rows.lengths.positions + rows.lengths.added
     )
     tokenizer.save_pretrained(folder)
 
@@ -67,7 +64,7 @@ def save_with_template(rows: SentenceTokenizer, folder: Path) -> None:
         settings["tokenizer_class"] = "PreTrainedTokenizerFast"
         settings.pop("auto_map", None)
         content["post_processor"] = _around(rows, template)
-    settings["model_max_length"] = UNLIMITED if length is None else length
+    settings["model_max_length"] = VERY_LARGE_INTEGER if length is None else length
     settings_file.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", "utf-8")
     backend = Tokenizer.from_str(json.dumps(content))
     if length is None:
@@ -100,7 +97,6 @@ def _around(rows: SentenceTokenizer, template: str) -> dict[str, Any]:
 
 
 def _compare(rows: SentenceTokenizer, folder: Path) -> None:
-    """Compare the token ids of the written tokenizer with those of the run."""
     words = " ".join(middle for middle in MIDDLES if middle.isascii())
     long = [f"{words} " * (2 + (rows.row_tokens or 0) // len(words.split())) + end for end in ENDS]
     pairs = *product(STARTS, MIDDLES), *product(MIDDLES, ENDS), *product(STARTS, ENDS)

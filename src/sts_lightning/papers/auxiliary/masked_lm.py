@@ -41,13 +41,8 @@ class MaskedLanguageModel(AuxiliaryModel):
 
     Use it with `InfoCSELoss`, which adds the value to InfoNCE, for a BERT or RoBERTa with ``pooling: cls``.
 
-    By default g starts from the encoder's last layers, and the output layer is the frozen table of word
-    embeddings with a new transform and bias. ``official`` is the authors' code: g starts from `random weights
-    <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/InfoCSE/infocse/models_cls_mlm.py#L343-L346>`_,
-    unless Condenser is a local folder, which has another head, and the output layer has a `separate
-    table
-    <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/InfoCSE/train_cls_mlm.py#L417>`_,
-    which trains. That the code also starts the transform from the pre-trained one has no setting.
+    g starts from the encoder's last layers, and the output layer is the frozen table of word embeddings with
+    a new transform and bias. `PaperCodeMaskedLanguageModel` starts otherwise.
 
     Which words are masked depends on the run's seed, the step and the example, and not on how the batch is
     divided; the mean is over the words of all processes.
@@ -56,7 +51,6 @@ class MaskedLanguageModel(AuxiliaryModel):
         lower_layers: Number of the encoder's first layers that read the masked sentence.
         layers: Number of layers of g.
         mask_rate: Fraction of words to mask, in (0, 1).
-        official: Whether g and the output layer start and train as in the authors' code.
 
     Raises:
         ValueError: A value is out of range.
@@ -68,10 +62,10 @@ class MaskedLanguageModel(AuxiliaryModel):
     special: Tensor
     lower: Any
     upper: Any
+    table: nn.Parameter | None
+    """Table of the output layer; None: the frozen word embeddings."""
 
-    def __init__(
-        self, lower_layers: int = 6, layers: int = 2, mask_rate: float = 0.4, official: bool = False
-    ) -> None:
+    def __init__(self, lower_layers: int = 6, layers: int = 2, mask_rate: float = 0.4) -> None:
         super().__init__()
         for name, count in (("lower_layers", lower_layers), ("layers", layers)):
             if count < 1:
@@ -81,7 +75,6 @@ class MaskedLanguageModel(AuxiliaryModel):
         self.lower_layers = lower_layers
         self.layers = layers
         self.mask_rate = mask_rate
-        self.official = official
 
     def connect(self, encoder: SentenceEncoder) -> None:
         """Copy the lower layers, and build the upper network from the last ones."""
@@ -104,15 +97,19 @@ class MaskedLanguageModel(AuxiliaryModel):
         self.register_buffer("special", torch.tensor(tokenizer.all_special_ids), persistent=False)
         self.lower = copy.deepcopy(backbone).requires_grad_(False)
         self.lower.encoder.layer = self.lower.encoder.layer[: self.lower_layers]
-        start = random_weights(backbone) if self.official else backbone
-        self.upper = copy.deepcopy(start.encoder).requires_grad_(True)
-        self.upper.layer = self.upper.layer[-self.layers :]
+        self.upper = self.last_layers(backbone)
         size = encoder.dimension
         norm = nn.LayerNorm(size, eps=backbone.config.layer_norm_eps)
         self.transform = nn.Sequential(nn.Linear(size, size), nn.GELU(), norm)
-        table = backbone.get_input_embeddings().weight
-        self.table = nn.Parameter(table.detach().clone()) if self.official else None
-        self.bias = nn.Parameter(torch.zeros(len(table)))
+        self.register_parameter("table", None)
+        self.bias = nn.Parameter(torch.zeros(len(backbone.get_input_embeddings().weight)))
+
+    def last_layers(self, backbone: Any) -> nn.Module:
+        """Copy the last layers of a model, to train."""
+        upper: Any = copy.deepcopy(backbone.encoder).requires_grad_(True)
+        upper.layer = upper.layer[-self.layers :]
+        assert isinstance(upper, nn.Module)
+        return upper
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode; the lower layers never use dropout."""
@@ -154,6 +151,24 @@ class MaskedLanguageModel(AuxiliaryModel):
         losses = F.cross_entropy(scores.float(), ids.flatten()[positions], reduction="none")
         rows: Tensor = losses.new_zeros(len(ids)).index_add(0, positions // ids.shape[1], losses)
         return rows
+
+
+class PaperCodeMaskedLanguageModel(MaskedLanguageModel):
+    """Masked language model whose upper network and output layer start and train as in the authors' code.
+
+    g starts from `random weights
+    <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/InfoCSE/infocse/models_cls_mlm.py#L343-L346>`_,
+    unless Condenser is a local folder, which has another head, and the output layer has a `separate table
+    <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/InfoCSE/train_cls_mlm.py#L417>`_,
+    which trains. The code also starts the transform from the pre-trained one, this class does not.
+    """
+
+    def connect(self, encoder: SentenceEncoder) -> None:
+        """Build both networks; see `MaskedLanguageModel.connect`."""
+        super().connect(encoder)
+        backbone: Any = encoder.plain_backbone
+        self.upper = self.last_layers(random_weights(backbone))
+        self.table = nn.Parameter(backbone.get_input_embeddings().weight.detach().clone())
 
 
 def positions(chosen: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from sts_lightning.core.errors import check_range
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.papers.auxiliary.random_weights import random_weights
+from sts_lightning.papers.auxiliary.second_encoder import first_sentences
 from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
 
 LARGEST = 10_000_000
@@ -25,17 +26,12 @@ class MomentumQueue(AuxiliaryModel):
     :math:`\theta_m \leftarrow \lambda \theta_m + (1 - \lambda) \theta`, encodes the first view of the batch
     without dropout, and its vectors replace the oldest ones. The queue starts empty.
 
-    The copy starts equal to the encoder and has its own projection, as in the paper. ``official`` is what the
-    paper's code does: the transformer of the copy starts from `random weights
-    <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/ESimCSE/esimcse/models.py#L346-L350>`_,
-    since it is made before the pre-trained ones are loaded, and its vectors pass through the `online
-    projection
-    <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/ESimCSE/esimcse/models.py#L188-L189>`_.
+    The copy starts equal to the encoder and has its own projection, as in the paper, and not as in its code
+    (`PaperCodeMomentumQueue`).
 
     Args:
         size: Maximal number of vectors.
         momentum: lambda, in [0, 1).
-        official: Whether the copy starts and projects as in the paper's code.
 
     Raises:
         ValueError: A value is out of range.
@@ -48,14 +44,13 @@ class MomentumQueue(AuxiliaryModel):
     vectors: Tensor
     filled: Tensor
 
-    def __init__(self, size: int, momentum: float, official: bool = False) -> None:
+    def __init__(self, size: int, momentum: float) -> None:
         super().__init__()
         check_range("size", size, 1, LARGEST)
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum must lie in [0, 1), got {momentum}.")
         self.size = size
         self.momentum = momentum
-        self.official = official
         self._filled = 0  # the same on the host: to read it from a GPU, each step would wait for the card
         self.register_load_state_dict_post_hook(_read_filled)  # type: ignore[no-untyped-call]
 
@@ -63,12 +58,7 @@ class MomentumQueue(AuxiliaryModel):
         """Copy the encoder."""
         if encoder.config.projection == "batch_norm":
             raise ValueError("a copy with model.projection=batch_norm would have no statistics.")
-        if self.official and not all(parameter.requires_grad for parameter in encoder.backbone.parameters()):
-            raise ValueError("official starts the copy from random weights, so all weights have to train.")
         self.encoder_copy = copy.deepcopy(encoder).requires_grad_(False)
-        if self.official:
-            fresh = random_weights(encoder.plain_backbone)
-            self.encoder_copy.plain_backbone.load_state_dict(fresh.state_dict())
         self.register_buffer("vectors", torch.zeros(self.size, encoder.dimension))
         self.register_buffer("filled", torch.zeros((), dtype=torch.int64))
 
@@ -87,7 +77,7 @@ class MomentumQueue(AuxiliaryModel):
         """Follow the encoder, and replace the oldest vectors by those of the step's first view."""
         self.follow(step.encoder)
         shard, size = step.batch.shard, step.batch.size
-        vectors = self.embed(step.batch.rows.first_sentences(max(1, shard.size_of(size))))
+        vectors = self.embed(first_sentences(step.batch.rows, max(1, shard.size_of(size))))
         self.push(step.gather(vectors[None])[0])
 
     def negatives(self) -> Tensor:
@@ -99,9 +89,8 @@ class MomentumQueue(AuxiliaryModel):
         """Move the trained weights of the copy towards those of the encoder; frozen ones are equal."""
         copies = dict(self.encoder_copy.named_parameters())
         for name, theirs in encoder.named_parameters():
-            online = self.official and name.startswith("projector.")
             if theirs.requires_grad:
-                copies[name].lerp_(theirs.detach(), 1.0 if online else 1 - self.momentum)
+                copies[name].lerp_(theirs.detach(), 1 - self.momentum)
 
     @torch.no_grad()
     def embed(self, rows: TokenizedBatch) -> Tensor:
@@ -115,6 +104,34 @@ class MomentumQueue(AuxiliaryModel):
         self.vectors.copy_(torch.cat([self.vectors, vectors])[-self.size :])
         self._filled = min(self._filled + len(vectors), self.size)
         self.filled.fill_(self._filled)
+
+
+class PaperCodeMomentumQueue(MomentumQueue):
+    """Queue whose copy starts and projects as in the paper's code.
+
+    The transformer of the copy starts from `random weights
+    <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/ESimCSE/esimcse/models.py#L346-L350>`_,
+    since it is made before the pre-trained ones are loaded, and its vectors pass through the `online
+    projection
+    <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/ESimCSE/esimcse/models.py#L188-L189>`_.
+    """
+
+    def connect(self, encoder: SentenceEncoder) -> None:
+        """Copy the encoder's structure, and draw its weights."""
+        if not all(parameter.requires_grad for parameter in encoder.backbone.parameters()):
+            raise ValueError(
+                "a copy that starts from random weights needs an encoder whose weights all train."
+            )
+        super().connect(encoder)
+        fresh = random_weights(encoder.plain_backbone)
+        self.encoder_copy.plain_backbone.load_state_dict(fresh.state_dict())
+
+    @torch.no_grad()
+    def follow(self, encoder: SentenceEncoder) -> None:
+        """Move the copy towards the encoder, and its projection all the way."""
+        super().follow(encoder)
+        if encoder.projector is not None:
+            self.encoder_copy.projector.load_state_dict(encoder.projector.state_dict())
 
 
 def _read_filled(queue: MomentumQueue, keys: object) -> None:

@@ -27,7 +27,6 @@ class Step:
         pooled: Vectors of the rows before the projection, view-major, (V * b, D).
         position: Seed of the run, epoch, and number of the batch in it, from which random numbers that belong
             to an example follow.
-        official_gather: See `STSModule`.
         agree: See `STSModule.agree`.
     """
 
@@ -37,13 +36,12 @@ class Step:
     recompute: bool
     pooled: Tensor
     position: tuple[int, int, int] = (0, 0, 0)
-    official_gather: bool = False
     agree: Callable[[], None] = lambda: None
 
     def gather(self, rows: Tensor) -> Tensor:
         """Gather tensors of the shard, (K, b, D), into those of the whole batch, (K, B, D)."""
         self.agree()
-        return gather_examples(rows, self.batch.size, self.batch.shard, self.official_gather)
+        return gather_examples(rows, self.batch.size, self.batch.shard)
 
     def total(self, rows: Tensor) -> Tensor:
         """Add up summands of the shard, (K, b, D), over the whole batch, (D,), with the exact gradient."""

@@ -8,7 +8,12 @@ import pytest
 import torch
 
 from sts_lightning.data.collate import Batch
-from sts_lightning.papers.auxiliary.masked_lm import MaskedLanguageModel, mask_words, row_keys
+from sts_lightning.papers.auxiliary.masked_lm import (
+    MaskedLanguageModel,
+    PaperCodeMaskedLanguageModel,
+    mask_words,
+    row_keys,
+)
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_llama
 from sts_lightning.training.auxiliary.base import Step
@@ -17,9 +22,11 @@ from tests.support.training_steps import step_alone
 TEXTS = ["a dog runs", "seven cats on a mat", "yes"]
 
 
-def made(**arguments: Any) -> tuple[Any, MaskedLanguageModel]:
+def made(
+    kind: type[MaskedLanguageModel] = MaskedLanguageModel, **arguments: Any
+) -> tuple[Any, MaskedLanguageModel]:
     encoder = tiny_bert(dropout=0.0, pooling="cls", layers=3)
-    auxiliary = MaskedLanguageModel(**{"lower_layers": 1, "layers": 2, "mask_rate": 0.5, **arguments})
+    auxiliary = kind(**{"lower_layers": 1, "layers": 2, "mask_rate": 0.5, **arguments})
     torch.manual_seed(3)
     auxiliary.connect(encoder)
     return encoder, auxiliary
@@ -157,8 +164,8 @@ def test_rejected_encoders() -> None:
         auxiliary.connect(tiny_bert())
 
 
-def test_official_starts_from_random_weights_and_trains_its_output() -> None:
-    encoder, auxiliary = made(official=True)
+def test_the_papers_code_starts_from_random_weights_and_trains_its_output() -> None:
+    encoder, auxiliary = made(PaperCodeMaskedLanguageModel)
     assert auxiliary.table is not None
     table = encoder.backbone.get_input_embeddings().weight
     assert torch.equal(auxiliary.table, table)

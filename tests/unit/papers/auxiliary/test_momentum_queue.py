@@ -9,14 +9,16 @@ from peft import LoraConfig
 from sts_lightning.core.choices import Quantization
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.papers.auxiliary.momentum_queue import MomentumQueue
+from sts_lightning.papers.auxiliary.momentum_queue import MomentumQueue, PaperCodeMomentumQueue
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from sts_lightning.training.module import STSModule
 
 
-def connected(encoder: SentenceEncoder, size: int, momentum: float, official: bool = False) -> MomentumQueue:
-    queue = MomentumQueue(size, momentum, official)
+def connected(
+    encoder: SentenceEncoder, size: int, momentum: float, kind: type[MomentumQueue] = MomentumQueue
+) -> MomentumQueue:
+    queue = kind(size, momentum)
     queue.connect(encoder)
     return queue
 
@@ -78,10 +80,10 @@ def test_a_quantised_encoder_is_followed_in_its_trained_weights(quantization: Qu
         assert torch.equal(mine, expected), name
 
 
-def test_official_starts_from_random_weights() -> None:
+def test_the_papers_code_starts_from_random_weights() -> None:
     encoder = tiny_bert(dropout=0.0, projection="train", weights_seed=7)
     state = torch.get_rng_state()
-    queue, again = (connected(encoder, 2, 0.75, official=True) for _ in range(2))
+    queue, again = (connected(encoder, 2, 0.75, PaperCodeMomentumQueue) for _ in range(2))
     assert torch.equal(torch.get_rng_state(), state)
     copied, other = queue.encoder_copy.state_dict(), again.encoder_copy.state_dict()
     for name, weight in encoder.state_dict().items():
@@ -95,9 +97,9 @@ def test_official_starts_from_random_weights() -> None:
     torch.testing.assert_close(queue.encoder_copy.state_dict()[name], expected)
 
 
-def test_official_projects_as_the_encoder_does_at_present() -> None:
+def test_the_papers_code_projects_as_the_encoder_does_at_present() -> None:
     encoder = tiny_bert(dropout=0.0, projection="train")
-    queues = [connected(encoder, 1, 0.75, official=official) for official in (True, False)]
+    queues = [connected(encoder, 1, 0.75, kind) for kind in (PaperCodeMomentumQueue, MomentumQueue)]
     with torch.no_grad():
         encoder.projector[0].weight.add_(4.0)
     for queue, equal in zip(queues, (True, False), strict=True):
@@ -106,10 +108,10 @@ def test_official_projects_as_the_encoder_does_at_present() -> None:
         assert torch.equal(weight, encoder.projector[0].weight) == equal
 
 
-def test_official_needs_all_weights_to_train() -> None:
+def test_the_papers_code_needs_all_weights_to_train() -> None:
     adapter = LoraConfig(task_type="FEATURE_EXTRACTION", r=2, target_modules="all-linear")
-    with pytest.raises(ValueError, match="official"):
-        connected(tiny_mistral(adapter=adapter), 2, 0.9, official=True)
+    with pytest.raises(ValueError, match="whose weights all train"):
+        connected(tiny_mistral(adapter=adapter), 2, 0.9, PaperCodeMomentumQueue)
 
 
 def test_checkpoints_leave_out_what_the_copy_has_in_common_with_the_model() -> None:

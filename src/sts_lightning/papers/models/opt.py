@@ -1,4 +1,4 @@
-"""Exact repetition on a GPU: the positions of OPT, and models for which there is none."""
+"""Positions of OPT that a GPU repeats exactly."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import PreTrainedModel
-
-NOT_REPEATABLE = frozenset(("gpt_oss", "mixtral", "qwen3_moe"))
-"""Model types that PyTorch rejects on CUDA under ``deterministic=true``: their experts count by histc."""
 
 
 def number_positions(backbone: PreTrainedModel) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sts_lightning.evaluation.leaks import LeakedRows, SetLeaks, hash_scores, leak_free_average
+from sts_lightning.reproduce.leak_free import LeakedRows, SetLeaks, hash_scores, leak_free_average
 
 RNG = np.random.default_rng(0)
 GOLD = {"one": RNG.integers(6, size=30).astype(float), "two": RNG.random(20) * 5}

@@ -9,7 +9,7 @@ from sts_lightning.data.readers.sts_sets import (
     load_sts_tasks,
     load_stsb,
 )
-from sts_lightning.evaluation.leaks import published_leaks
+from sts_lightning.reproduce.leak_free import published_leaks
 from tools.leaked_rows import find_leaked_rows
 
 

@@ -2,7 +2,7 @@
 
 The same command in the same folder goes on: a new run starts, one that was stopped resumes, one that has
 finished prints its result, and other settings are rejected. Each run ends in `train_in`, which locks its
-folder and takes it through `checks`, `build`, `fit` and `report`. These need torch and Lightning, and are
+folder and takes it through `prepare`, `fit` and `report`. These need torch and Lightning, and are
 imported there, once the values of the settings have been checked.
 """
 

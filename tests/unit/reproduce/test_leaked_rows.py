@@ -11,7 +11,8 @@ import pytest
 from sts_lightning.data.fetch import SCORED_PAIRS
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask
 from sts_lightning.data.table import Table
-from sts_lightning.evaluation.leaks import KINDS, LeakedRows, hash_scores, parse, published_leaks
+from sts_lightning.evaluation.leaks import KINDS
+from sts_lightning.reproduce.leak_free import LeakedRows, hash_scores, parse, published_leaks
 from tools.leaked_rows import as_json, find_leaked_rows
 
 FLUTE = ("A man is playing a large flute.", "A man plays the flute.")

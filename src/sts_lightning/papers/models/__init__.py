@@ -1,0 +1,1 @@
+"""Architectures that transformers lacks, or computes otherwise than checkpoints of the papers say."""
