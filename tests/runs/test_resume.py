@@ -121,7 +121,7 @@ def test_sigterm_saves_the_step(
         train_in(run, config(*EPOCHS), callbacks=[StopAt(step, signal.SIGTERM)])
     assert f"stopped by SIGTERM after step {stopped_after}. Resume with: " in str(caught.value)
     assert caught.value.exit_status == 143
-    assert "SIGTERM: stopping after this step;" in caplog.text
+    assert "SIGTERM: stopping after this step or dev evaluation;" in caplog.text
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     train_in(run, RunFolder(run).load_config(), resume=True)

@@ -9,7 +9,7 @@ import sys
 
 from tests.conftest import ROOT
 
-LIMITS = {"command": 74, "batch": 11, "load": 8, "load_run": 12, "encode": 9, "demo": 119}
+LIMITS = {"command": 72, "batch": 11, "load": 8, "load_run": 12, "encode": 9, "demo": 119}
 """Files of each road, and modules that the demo loads."""
 
 

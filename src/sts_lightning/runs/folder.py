@@ -300,23 +300,6 @@ class RunFolder:
             raise CheckpointError(f"{path} is not a checkpoint of a run: it has no state_dict.")
         return checkpoint
 
-    def write_checkpoint(self, which: Checkpoint, content: Mapping[str, Any]) -> None:
-        """Write a checkpoint under a temporary name and rename it.
-
-        Raises:
-            OSError: It could not be written; an earlier file is unchanged.
-        """
-        import torch
-
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
-        with replacing(self.checkpoint(which)) as temporary, temporary.open("wb") as file:
-            try:
-                torch.save(dict(content), file)
-            except RuntimeError as error:  # torch's error hides that of the system, such as a full disk
-                if isinstance(error.__context__, OSError):
-                    raise error.__context__ from error
-                raise
-
     def remove_state(self) -> None:
         """Remove what only a run that trains needs; a run that is killed before keeps it."""
         self.checkpoint("best").unlink(missing_ok=True)
@@ -349,6 +332,24 @@ class RunFolder:
                 os.removedirs(self.name)
 
 
+def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a checkpoint under a temporary name and rename it: a full disk leaves an earlier file as it is.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    import torch
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        try:
+            torch.save(dict(content), file)
+        except RuntimeError as error:  # torch's error hides that of the system, such as a full disk
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from error
+            raise
+
+
 def missing_run_error(folder: Path, config_file: str) -> CheckpointError:
     """Return the error about a folder without the configuration of a run, or that does not exist.
 
@@ -368,7 +369,6 @@ def missing_run_error(folder: Path, config_file: str) -> CheckpointError:
 
 
 def _suggest_folder(folder: Path, config_file: str) -> str | None:
-    """Return what the user may have meant by something that is no run folder."""
     if any((folder / name).is_file() for name in OF_MODELS):
         return f"It holds a model: name it by model=encoder {path_override('model.name', folder)}."
     inside = [path for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{config_file}")]

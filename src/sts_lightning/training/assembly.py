@@ -202,7 +202,6 @@ def _make_parts(nodes: DictConfig, facts: Mapping[str, Any]) -> tuple[dict[str, 
 
 
 def _without_loading(node: DictConfig) -> DictConfig:
-    """Return the settings of a data set without those of the `DataModule`."""
     return OmegaConf.masked_copy(node, [key for key, _ in items(node) if key not in LOADING])
 
 
@@ -278,34 +277,18 @@ def make_module(components: Components, precision: str, steps: StepCount) -> STS
         precision: Precision of training, in Lightning's names.
         steps: Length of the run.
     """
-    cfg, optim = components.cfg, components.cfg.optim
-    optimizer = partial(
-        make_optimizer,
-        lr=optim.lr,
-        weight_decay=optim.weight_decay,
-        betas=tuple(optim.betas),
-        eps=optim.eps,
-        layer_decay=optim.layer_decay,
-        decay_embeddings=optim.decay_embeddings,
-        head_lr=optim.head_lr,
-        fused=precision != "16-mixed",
-    )
-    schedule = partial(
-        make_schedule,
-        schedule=optim.schedule,
-        warmup=optim.warmup,
-        total_steps=steps.total_steps,
-        stretch=optim.stretch,
-    )
+    cfg, optim = components.cfg, to_container(components.cfg.optim)
+    frozen = optim.pop("freeze")
+    course = {name: optim.pop(name) for name in ("schedule", "warmup", "stretch")}
     return STSModule(
         components.encoder,
         components.loss,
-        optimizer,
-        schedule,
-        optim.freeze,
-        components.kept,
-        components.regularizer,
-        cfg.trainer.micro_batch_size,
-        components.auxiliary,
-        cfg.seed,
+        partial(make_optimizer, fused=precision != "16-mixed", **optim),
+        partial(make_schedule, total_steps=steps.total_steps, **course),
+        frozen=frozen,
+        extra_saved=components.kept,
+        regularizer=components.regularizer,
+        micro_batch_size=cfg.trainer.micro_batch_size,
+        auxiliary=components.auxiliary,
+        seed=cfg.seed,
     )

@@ -24,7 +24,7 @@ from sts_lightning.core.processes import Shard
 from sts_lightning.data.collate import Batch
 from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.table import gold_of, identical_pairs
-from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of
+from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of, title_of
 from sts_lightning.evaluation.retrieval import mean_scores, score_queries
 from sts_lightning.evaluation.statistics import correlate, pair_cosines
 from sts_lightning.losses.base import Loss, check_scalar
@@ -335,7 +335,6 @@ class STSModule(pl.LightningModule):
             raise ShortageElsewhere(tokens)
 
     def _least(self, tokens: int) -> int:
-        """Return the least of the numbers of all processes."""
         if self._group is None:
             return tokens
         least = torch.tensor(tokens)
@@ -395,10 +394,6 @@ class STSModule(pl.LightningModule):
         """Store the limit of micro batches, after a check of the last loss: no checkpoint holds NaN."""
         self._read_loss()
         checkpoint[MICRO_BATCH] = {"setting": self.micro_batch_size, "tokens": self.budget.tokens}
-
-    def on_train_end(self) -> None:
-        """Check the last loss."""
-        self._read_loss()
 
     def _remedy(self, untrained: bool) -> str:
         """Return what to do about numbers that are not finite, before or after the weights were changed."""
@@ -497,8 +492,12 @@ class STSModule(pl.LightningModule):
             scores = {"spearman": of_pairs["spearman"], "pearson": of_pairs["pearson"]}
         for name, value in scores.items():
             self.log(f"dev/{name}", value, prog_bar=f"dev/{name}" == monitor_of(dev))
-        self.log(DEV_SCORE, scores[monitor_of(dev).removeprefix("dev/")], logger=False)
+        monitor = monitor_of(dev)
+        score = scores[monitor.removeprefix("dev/")]
+        self.log(DEV_SCORE, score, logger=False)
         self._log_position(self.global_step, batch_size=1)
+        loss = "" if self._last_loss is None else f", loss {self._last_loss:.4f}"
+        log.info("step %d%s, dev %s %.2f", self.global_step, loss, title_of(monitor), score)
 
     def configure_gradient_clipping(
         self,

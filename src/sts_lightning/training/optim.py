@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -20,7 +21,7 @@ def make_optimizer(
     module: nn.Module,
     lr: float,
     weight_decay: float,
-    betas: tuple[float, float],
+    betas: Sequence[float],
     eps: float,
     fused: bool,
     layer_decay: float = 1.0,
@@ -70,7 +71,7 @@ def make_optimizer(
     return AdamW(
         [{"params": members, "lr": rate, "weight_decay": decay} for (rate, decay), members in groups.items()],
         lr=lr,
-        betas=betas,
+        betas=(betas[0], betas[1]),
         eps=eps,
         fused=fused,
     )

@@ -32,7 +32,7 @@ from sts_lightning.training.callbacks.checkpoints import (
     KeptWeights,
     RunRecorder,
 )
-from sts_lightning.training.callbacks.progress import DevReport, RandomState, Throughput
+from sts_lightning.training.callbacks.progress import RandomState, Throughput
 
 DEFAULT_EPOCHS = 2
 """Length of a run for which neither ``trainer.max_epochs`` nor ``trainer.max_steps`` is set."""
@@ -130,7 +130,7 @@ def make_trainer(
     averages = any(isinstance(callback, WeightAveraging) for callback in callbacks)
     best = BestCheckpoint(run, monitor, weights_only=not averages, untuned=cfg.select_untuned)
     last = RunRecorder(run, cfg.save_every, log_every, resume_command)
-    always: list[Callback] = [RandomState(), Throughput(), DevReport(), best, last]
+    always: list[Callback] = [RandomState(), Throughput(), best, last]
     if cfg.keep_every is not None:  # before the last one: a run that resumes from step N has kept it
         always.insert(-1, KeptWeights(run, cfg.keep_every))
     in_terminal = Console(stderr=False).is_terminal

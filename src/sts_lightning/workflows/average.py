@@ -25,7 +25,7 @@ from sts_lightning.models.loading.hub import ModelFiles
 from sts_lightning.models.loading.own_file import read_own
 from sts_lightning.models.loading.pipeline import read_model
 from sts_lightning.models.loading.run import build_encoder, model_folder
-from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.folder import RunFolder, write_checkpoint
 from sts_lightning.runs.metrics import RunMetrics, origin
 from sts_lightning.runs.predictions import save_dev, save_predictions
 from sts_lightning.training.assembly import make_data
@@ -94,7 +94,7 @@ def mix_with_start(
     mixture = {"share": share, "dev": {f"{s:g}": value for s, value in dev.items()}, "start": untuned}
     if writes:
         weights = checkpoint["state_dict"] | {ENCODER + name: value for name, value in chosen.items()}
-        run.write_checkpoint("best", {**checkpoint, "state_dict": weights, ENTRY: mixture})
+        write_checkpoint(run.checkpoint("best"), {**checkpoint, "state_dict": weights, ENTRY: mixture})
     return mixture
 
 

@@ -46,7 +46,7 @@ def test_sigterm_in_a_dev_evaluation_saves_after_it(
     run = tmp_path / "run"
     with pytest.raises(InterruptedRunError, match=r"stopped by SIGTERM after step 8\."):
         train_in(run, config(*EPOCHS), callbacks=[StopInEvaluation(8)])
-    assert "SIGTERM: stopping after the dev evaluation that is running;" in caplog.text
+    assert "SIGTERM: stopping after this step or dev evaluation;" in caplog.text
     train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
 

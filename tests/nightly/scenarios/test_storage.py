@@ -72,7 +72,7 @@ def test_a_full_and_then_a_read_only_disk(small_disk: Path, cli: Cli) -> None:
     done = cli("train.py", *settings, f"hydra.run.dir={small_disk / 'run'}", "model.hidden_size=96")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
-    assert "error: No space left on device" in done.stderr
+    assert done.stderr.startswith("error: ") and ": No space left on device" in done.stderr
     for path in small_disk.rglob("*.ckpt"):
         assert "state_dict" in torch.load(path, map_location="cpu", weights_only=True)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)

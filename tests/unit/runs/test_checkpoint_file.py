@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from sts_lightning.runs import folder
-from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.folder import RunFolder, write_checkpoint
 
 CONTENT = {"state_dict": {"weight": torch.arange(200_000.0)}, "global_step": 3}
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    run.write_checkpoint("best", CONTENT)
+    write_checkpoint(run.checkpoint("best"), CONTENT)
     found = run.read_checkpoint("best")
     assert torch.equal(found["state_dict"]["weight"], CONTENT["state_dict"]["weight"])  # type: ignore[index]
     assert found["global_step"] == 3
@@ -33,5 +33,5 @@ def test_a_full_disk_is_an_error_of_the_system(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(folder, "replacing", on_full_disk)
     with pytest.raises(OSError, match="No space left") as raised:
-        RunFolder(tmp_path).write_checkpoint("best", CONTENT)
+        write_checkpoint(RunFolder(tmp_path).checkpoint("best"), CONTENT)
     assert raised.value.errno == errno.ENOSPC

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from sts_lightning.training.callbacks.progress import DevReport, RandomState, Throughput
+from sts_lightning.training.callbacks.progress import RandomState, Throughput
 
 
 def stand_in(**values: Any) -> Any:
@@ -72,18 +71,6 @@ def test_another_number_of_processes_resumes_with_other_draws(caplog: pytest.Log
     resumed.on_train_batch_start(ALONE, ALONE, None, 0)
     assert torch.equal(torch.rand(2), expected)
     assert "a run of 2 processes" in caplog.text
-
-
-def test_one_line_for_each_dev_evaluation(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        report = DevReport()
-        score = {"dev/score": torch.tensor(71.234)}
-        data = SimpleNamespace(dev=None)
-        report.on_validation_end(stand_in(callback_metrics=score, global_step=0, datamodule=data), ALONE)
-        metrics = score | {"train/loss": torch.tensor(0.5)}
-        report.on_validation_end(stand_in(callback_metrics=metrics, global_step=8, datamodule=data), ALONE)
-        report.on_validation_end(stand_in(callback_metrics={}, global_step=9), ALONE)
-    assert caplog.messages == ["step 0, dev Spearman 71.23", "step 8, loss 0.5000, dev Spearman 71.23"]
 
 
 CUDA = torch.device("cuda", 1)

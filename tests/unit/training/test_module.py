@@ -8,12 +8,14 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sts_lightning.data.collate import Batch
+from sts_lightning.data.table import Table
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.papers.auxiliary.second_encoder import SecondEncoder
@@ -248,3 +250,20 @@ def test_the_peak_of_the_gpu_is_that_of_the_steps(monkeypatch: pytest.MonkeyPatc
         module.on_validation_end()
     use(10)
     assert max(card["peak"], module.steps_peak) == 70
+
+
+def test_one_line_for_each_dev_evaluation(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    unused: Any = None
+    module: Any = STSModule(tiny_bert(), make("pearson"), unused, unused)
+    dev = Table({"sentence1": [*"abcd"], "sentence2": [*"efgh"], "label": [0.0, 1.0, 2.0, 5.0]})
+    module._trainer = SimpleNamespace(datamodule=SimpleNamespace(dev=dev), current_epoch=0)
+    monkeypatch.setattr(STSModule, "log", lambda *arguments, **settings: None)
+    caplog.set_level("INFO")
+    for step, loss, cosines in ((0, None, [0.1, 0.2, 0.3, 0.4]), (8, 0.5, [0.1, 0.3, 0.2, 0.4])):
+        monkeypatch.setattr(STSModule, "global_step", step)
+        module._last_loss = loss
+        module._dev_found = [np.array(cosines)]
+        module.on_validation_epoch_end()
+    assert caplog.messages == ["step 0, dev Spearman 100.00", "step 8, loss 0.5000, dev Spearman 80.00"]

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sts_lightning.core.choices import Precision
-from sts_lightning.core.errors import check_choice, check_range
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.vector_cache import CachedVectors, fingerprint
 from sts_lightning.losses.base import cosine_matrix
@@ -85,14 +84,6 @@ class Teacher(AuxiliaryModel):
             )
         self.sources = tuple(sources)
         self.weights = tuple(weight / sum(weights) for weight in weights)
-        if pooling is not None:
-            check_choice("pooling", pooling, Pooling)
-        if precision is not None:
-            check_choice("precision", precision, Precision)
-        if max_length is not None:
-            check_range("max_length", max_length, 3, 2**20)
-        if cache_dir is not None and Path(cache_dir).is_file():
-            raise ValueError(f"cache_dir {cache_dir} is not a folder.")
         self.pooling: Pooling | None = pooling
         self.max_length = max_length
         self.precision: Precision | None = precision

@@ -32,11 +32,10 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
 
 from sts_lightning.core.errors import InterruptedRunError
-from sts_lightning.core.files import replacing
 from sts_lightning.core.processes import is_first_process
 from sts_lightning.core.signals import StopRequest, listen_again, signal_name
 from sts_lightning.models.loading.folder import write_model
-from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.folder import RunFolder, write_checkpoint
 from sts_lightning.runs.predictions import save_dev
 
 log = logging.getLogger(__name__)
@@ -75,7 +74,6 @@ class RunRecorder(Checkpoint):
         self.stop = StopRequest(self._announce)
         self._agreed: signal.Signals | None = None  # a stop that every process knows of
         self._due = False
-        self._evaluating = False
         self._saved_step: int | None = None
         self._ended_early = False
         self._next_write = 0.0
@@ -115,10 +113,9 @@ class RunRecorder(Checkpoint):
         trainer.should_stop = trainer.should_stop or self._ended_early
 
     def _announce(self, number: signal.Signals) -> None:
-        if not is_first_process():
-            return
-        when = "the dev evaluation that is running" if self._evaluating else "this step"
-        log.warning("%s: stopping after %s; once more to stop at once.", signal_name(number), when)
+        if is_first_process():
+            text = "%s: stopping after this step or dev evaluation; once more to stop at once."
+            log.warning(text, signal_name(number))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Listen to signals.
@@ -158,13 +155,11 @@ class RunRecorder(Checkpoint):
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Take SIGTERM back from Lightning, which ends an evaluation outside `fit` as if it were complete."""
-        self._evaluating = True
         if trainer.state.fn == TrainerFn.VALIDATING:
             listen_again()
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save after a dev evaluation."""
-        self._evaluating = False
         self._record(trainer, pl_module, due=True)
         if trainer.state.fn == TrainerFn.FITTING:
             self._agree(trainer)
@@ -347,10 +342,7 @@ class KeptWeights(Checkpoint):
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes to a temporary file first, so that a full disk does not destroy the earlier checkpoint.
-
-    Lightning's own writing goes by way of /tmp, which may be another file system.
-    """
+    """Writes as `write_checkpoint` does; Lightning goes by way of /tmp, which may be another file system."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """Write a checkpoint.
@@ -358,9 +350,4 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         Raises:
             OSError: It could not be written; the earlier file is unchanged.
         """
-        target = Path(path)
-        try:
-            with replacing(target) as temporary:
-                super().save_checkpoint(checkpoint, temporary, storage_options)
-        except OSError as error:  # Lightning's error names the temporary file
-            raise OSError(error.errno, error.strerror, str(target)) from error
+        write_checkpoint(Path(path), checkpoint)

@@ -1,4 +1,4 @@
-"""Callbacks of every run: throughput, random state, dev scores, duration; and that of ``debug=overfit``."""
+"""Callbacks of every run: throughput, random state, duration; and that of ``debug=overfit``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from torch import Tensor, distributed
 
 from sts_lightning.core.processes import Shard
 from sts_lightning.data.collate import Batch
-from sts_lightning.evaluation.dev_scores import DEV_SCORE, monitor_of, title_of
 from sts_lightning.models.text.chunks import TokenizedBatch
 
 log = logging.getLogger(__name__)
@@ -140,18 +139,6 @@ def restore_random_states(states: dict[str, Tensor], device: torch.device) -> No
         torch.cuda.set_rng_state(states["cuda"].cpu(), device)
     if "mps" in states and device.type == "mps":
         torch.mps.set_rng_state(states["mps"].cpu())
-
-
-class DevReport(Callback):
-    """Logs one line per dev evaluation, for log files and terminals without a progress bar."""
-
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Log step, loss and dev score."""
-        metrics = trainer.callback_metrics
-        if DEV_SCORE in metrics:
-            loss = f", loss {metrics['train/loss']:.4f}" if "train/loss" in metrics else ""
-            what = title_of(monitor_of(trainer.datamodule.dev))  # type: ignore[attr-defined]  # set by Lightning
-            log.info("step %d%s, dev %s %.2f", trainer.global_step, loss, what, metrics[DEV_SCORE])
 
 
 class RunClock(Callback):
