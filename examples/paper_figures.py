@@ -9,6 +9,7 @@ Runs that differ in the seed alone are a system, named by what distinguishes it 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -139,6 +140,29 @@ def rank_figure4(systems: Systems) -> None:
                 ) if known else None
         panel.set_title(heading, fontsize=10)
         panel.legend(fontsize=8)
+
+
+def rank_figure5(systems: Systems) -> None:
+    """Rank against dev score, by phase, of runs with callbacks=rank_monitor."""
+    runs = [run for group in systems.values() for run in group]
+    _, panels = plt.subplots(1, len(runs), squeeze=False, figsize=(5.5 * len(runs), 4.5))
+    for panel, run in zip(panels[0], runs, strict=True):
+        phases = phases_of(run.folder.history())
+        if phases is None:
+            continue
+        groups = (
+            # Both phases have the point of the boundary, as their correlations do.
+            ("phase 1", phases.correlation1, 0, phases.boundary),
+            ("phase 2", phases.correlation2, phases.boundary, phases.end),
+            ("after", None, phases.end + 1, math.inf),
+        )
+        for name, correlation, first, last in groups:
+            rows = [row for row in history(run) if first <= row["step"] <= last]
+            label = name if correlation is None else f"{name}: r = {correlation:+.2f}"
+            points = [[row[column] for row in rows] for column in ("rank/energy", "rank/spearman")]
+            panel.plot(*points, "o-", label=label)
+        panel.set(xlabel="energy rank", ylabel="dev Spearman x 100", title=run.folder.path.name)
+        panel.legend()
 
 
 def rank_figure7(systems: Systems) -> None:

@@ -66,11 +66,7 @@ OTHERS = {
         f"{DRAW} rank_figure3 RUN...",
     ),
     "Rank reduction, Figure 4": ("probing tasks over steps", "runs (MiniLM)", f"{DRAW} rank_figure4 RUN..."),
-    "Rank reduction, Figure 5": (
-        "rank against dev score by phase, plots/rank_against_dev.png of each run with callbacks=rank_monitor",
-        "runs",
-        "python train.py experiment=simcse_unsup callbacks=rank_monitor",
-    ),
+    "Rank reduction, Figure 5": ("rank against dev score by phase", "runs", f"{DRAW} rank_figure5 RUN..."),
     "Rank reduction, Figure 6": ("rank and deviation over seeds", "runs", f"{DRAW} rank_figure6 RUN..."),
     "Rank reduction, Figure 7": ("ends of phase 2 of several seeds", "runs", f"{DRAW} rank_figure7 RUN..."),
 }

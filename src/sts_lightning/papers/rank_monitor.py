@@ -128,7 +128,7 @@ class RankMonitor(Callback):
             "rank/energy": float(rank),
             "rank/effective": effective_rank(values, power=1),
             "rank/entropy": effective_rank(values, power=2),
-            "rank/uniformity": contrastive_uniformity(vectors),
+            "rank/uniformity": contrastive_uniformity(vectors, vectors),
             "rank/spearman": correlate(pair_cosines(first, second), gold)["spearman"],
         }
         positive = gold >= POSITIVE
@@ -171,7 +171,7 @@ def _view_metrics(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
         )
     return {
         "rank/dropout_alignment": contrastive_alignment(first, second),
-        "rank/dropout_uniformity": contrastive_uniformity(first, others=second),
+        "rank/dropout_uniformity": contrastive_uniformity(first, second),
         "rank/dropout_sphere_alignment": alignment(first, second),
         "rank/dropout_sphere_uniformity": uniformity(first),
     }

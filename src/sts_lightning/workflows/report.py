@@ -114,8 +114,6 @@ def report(
         if not isinstance(tuned.dev_found, dict):
             spearman = f"{title}: dev Spearman {tuned.dev_score:.2f}"
             plot_cosines(*tuned.dev_found, run.plots / "dev_cosines.png", spearman)
-        if phases is not None:
-            resolve_name("sts_lightning.papers.figures:plot_ranks")(watched, phases, run.plots, title)
     with _optional(run.page_file.name):
         write_page(run, metrics, _disagreements(tuned, data), run.settings())
     log_results(experiment.loggers, metrics, steps)

@@ -42,7 +42,7 @@ from sts_lightning.evaluation.dev_scores import monitor_of
 from sts_lightning.evaluation.score import Scores, score_data
 from sts_lightning.evaluation.unseen_text import report_truncation
 from sts_lightning.models.compute.budget import is_out_of_memory
-from sts_lightning.models.loading.backbone import NOT_REPEATABLE
+from sts_lightning.models.loading.backbone import NONDETERMINISTIC_ON_CUDA
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import peak_memory
 from sts_lightning.runs.state import begin_again
@@ -146,7 +146,7 @@ def prepare(
     components = assemble(cfg, weights_device(machine), machine.precision, data)
     encoder, loss = components.encoder, components.loss
     model_type = encoder.plain_backbone.config.model_type
-    if model_type in NOT_REPEATABLE:  # known by the model alone, and before the Trainer is told
+    if model_type in NONDETERMINISTIC_ON_CUDA:  # known by the model alone, and before the Trainer is told
         machine = allow_nondeterminism(machine, cfg.trainer, model_type)
     data.connect(  # with the lengths that have been set by now; a loader cannot be made before
         encoder.prepare(machine.chunk_tokens, training=True),

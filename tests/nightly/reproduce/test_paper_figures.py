@@ -75,6 +75,10 @@ def test_each_figure(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(draw("rank_figure3", "runs", monkeypatch).axes) == 2 * 3 * 2  # two sides of each panel
     length = draw("rank_figure4", "probing", monkeypatch).axes[0].get_lines()[0]
     assert [tuple(point) for point in length.get_xydata()] == [(0, 60), (20, 80)]
+    phases = draw("rank_figure5", "runs", monkeypatch).axes
+    assert len(phases) == 6
+    ranks_by_phase = [list(line.get_xdata()) for line in phases[0].get_lines()]
+    assert ranks_by_phase == [[50, 90], [90, 60, 40], []]  # the dev score rises to the end
     ends = draw("rank_figure7", "runs", monkeypatch).axes
     assert [panel.get_title() for panel in ends] == [f"model.dropout={value}" for value in (0.0, 0.1, 0.2)]
     assert all(len(panel.get_lines()) == 4 for panel in ends)  # a curve and a star of each seed

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from sts_lightning.losses.contrastive import InfoNCELoss
-from sts_lightning.papers.alignment import contrastive_alignment
 from sts_lightning.regularizers.alignment import Alignment
 
 
@@ -18,9 +17,9 @@ def views(size: int = 6) -> torch.Tensor:
 
 def test_equals_numpy() -> None:
     first, second = views().numpy()
-    assert Alignment(0.7, 0.1)(views()).item() == pytest.approx(
-        0.7 * contrastive_alignment(first, second, 0.1)
-    )
+    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    expected = -0.7 / 0.1 * ((first * second).sum(axis=1) / lengths).mean()
+    assert Alignment(0.7, 0.1)(views()).item() == pytest.approx(expected)
 
 
 def test_raises_the_weight_of_the_alignment_of_infonce() -> None:

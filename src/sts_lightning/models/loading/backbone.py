@@ -10,7 +10,6 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pickle import UnpicklingError
-from pkgutil import resolve_name
 from typing import Any, get_args
 
 import torch
@@ -58,10 +57,7 @@ def dtype_of(name: DtypeName) -> torch.dtype:
     return dtype
 
 
-PAPERS = "sts_lightning.papers.models"
-"""Package with architectures that a published table needs."""
-
-NOT_REPEATABLE = frozenset(("gpt_oss", "mixtral", "qwen3_moe"))
+NONDETERMINISTIC_ON_CUDA = frozenset(("gpt_oss", "mixtral", "qwen3_moe"))
 """Model types that PyTorch rejects on CUDA under ``deterministic=true``: their experts count by histc."""
 
 Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
@@ -229,7 +225,9 @@ def configure(
             there is no such implementation of attention.
     """
     if model_config.model_type == "nomic_bert" and not trust_remote_code:
-        resolve_name(f"{PAPERS}.nomic:check_config")(model_config, name)
+        from sts_lightning.models.loading.nomic import check_config
+
+        check_config(model_config, name)
     settings = {key: value for key, value in settings.items() if key not in NAMES}
     parts = (model_config, text_config(model_config))
     unknown = [key for key in settings if not any(hasattr(part, key) for part in parts)]
@@ -265,7 +263,9 @@ def text_config(config: PreTrainedConfig) -> PreTrainedConfig:
 def prepare(backbone: Any) -> None:
     """Remove what an encoder does not use, and switch off what would change its results."""
     if backbone.config.model_type == "opt":
-        resolve_name(f"{PAPERS}.opt:number_positions")(backbone)
+        from sts_lightning.models.loading.opt import number_positions
+
+        number_positions(backbone)
     if getattr(backbone, "pooler", None) is not None:
         backbone.pooler = None
     never_repack(backbone)
@@ -420,7 +420,9 @@ def class_of(config: PreTrainedConfig) -> Any:
         A class with ``from_pretrained``.
     """
     if config.model_type == "bert" and getattr(config, "position_embedding_type", None) == "alibi":
-        return resolve_name(f"{PAPERS}.jina:JinaBertModel")  # BERT itself has no ALiBi
+        from sts_lightning.models.loading.jina import JinaBertModel  # BERT itself has no ALiBi
+
+        return JinaBertModel
     if (half := _half_of(config)) is not None:
         return half
     known = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING

@@ -15,7 +15,7 @@ from transformers import BertConfig
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.export.merged import save_backbone
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.papers.models.jina import JinaBertModel, head_slopes
+from sts_lightning.models.loading.jina import JinaBertModel, head_slopes
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.support.exports import stored_again
 

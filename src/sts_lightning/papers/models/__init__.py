@@ -1,1 +1,0 @@
-"""Architectures that transformers lacks, or computes otherwise than checkpoints of the papers say."""
