@@ -47,12 +47,12 @@ def test_the_path_is_asked_for_as_it_is_typed(config: Config) -> None:
 
 
 def test_a_setting_of_an_experiment_beside_another_loss_can_be_left_out(config: Config) -> None:
-    mine = ["experiment=bellm", "loss=infonce"]  # as a loss of one's own, without the setting
-    with pytest.raises(ConfigError, match=r"^loss\.drop_repeats: no such setting") as caught:
+    mine = ["experiment=cotbert", "loss=decoupled"]  # as a loss of one's own, without the setting
+    with pytest.raises(ConfigError, match=r"^loss\.positive_negatives: no such setting") as caught:
         check_config(config(*mine))
     assert caught.value.hint is not None
-    assert "'~loss.drop_repeats'" in caught.value.hint
-    check_config(config(*mine, "~loss.drop_repeats"))
+    assert "'~loss.positive_negatives'" in caught.value.hint
+    check_config(config(*mine, "~loss.positive_negatives"))
 
 
 def test_the_mask_of_copies_is_a_setting_of_the_data(config: Config) -> None:
