@@ -42,9 +42,10 @@ GONE = {
     "data.official_repetition": "It is data.paper_code_repetition.",
     "trainer.official_gather": "It divided the gradient by the number of processes, which Adam notices "
     "by clipping alone: multiply trainer.gradient_clip_val by it.",
+    "mask_repeats": "It is data.mask_repeats now, and data.parts.NAME.mask_repeats of a part of joint data.",
     "dev=suite": "dev=stsb_clean has no test pairs either, and chose the better runs.",
 }
-"""What to type in place of a choice or a setting of an earlier version."""
+"""What to type in place of a choice or a setting of an earlier version, also by the last name of its key."""
 
 
 def suggest(key: str, known: Iterable[str]) -> str:
@@ -69,17 +70,10 @@ def suggest(key: str, known: Iterable[str]) -> str:
     return f"There are: {', '.join(known)}." if 0 < len(known) <= 20 else ""
 
 
-GONE = {
-    "loss=kendall": "loss=spearman and loss=concordance are nearest, and score no worse.",
-    "loss=listmle": "loss=listnet is nearest and scores higher; loss=rankcse has its own ListMLE.",
-    "mask_repeats": "It is data.mask_repeats now, and data.parts.NAME.mask_repeats of a part of joint data.",
-}
-"""What to type in place of a choice of an earlier version, or of a setting by the last name of its key."""
-
-
 def unknown_key(key: str, hint: str) -> ConfigError:
     """Return the error for a key that does not exist, with the result of `suggest`."""
-    return ConfigError(f"{key}: no such setting.", key=key, hint=GONE.get(key.rpartition(".")[2], hint))
+    answer = GONE.get(key, GONE.get(key.rpartition(".")[2], hint))
+    return ConfigError(f"{key}: no such setting.", key=key, hint=answer)
 
 
 def flatten(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:

@@ -139,9 +139,8 @@ VALUES: dict[str, dict[str, str]] = {
     "vectors": {
         "loss.teacher_dimension": "0",
         "auxiliary.weights": "[] [1,2] [0] [nan] fast",
-        "auxiliary.max_length": "0 2",
         "auxiliary.precision": "bf16-mixed auto",
-        "auxiliary.cache_dir": "[] pyproject.toml",
+        "auxiliary.cache_dir": "[]",
     },
     "divided": {"loss.parts": "0"},
     "matryoshka": {

@@ -74,4 +74,4 @@ def test_sentences_are_one_column_for_all_views() -> None:
     assert [view.column for view in data.data_set.views] == ["sentence1"] * 3
     assert [view.augmentation is not None for view in data.data_set.views] == [False, True, False]
     assert (len(data.data_set.views), data.data_set.label) == (3, "none")
-    assert len(data_module(toy, batch_size=8, seed=0, kind="triplets").views) == 3
+    assert len(data_module(toy, batch_size=8, seed=0, kind="triplets").data_set.views) == 3
