@@ -43,6 +43,7 @@ GONE = {
     "trainer.official_gather": "It divided the gradient by the number of processes, which Adam notices "
     "by clipping alone: multiply trainer.gradient_clip_val by it.",
     "mask_repeats": "It is data.mask_repeats now, and data.parts.NAME.mask_repeats of a part of joint data.",
+    "drop_repeats": "It is loss.drop_duplicates now.",
     "dev=suite": "dev=stsb_clean has no test pairs either, and chose the better runs.",
 }
 """What to type in place of a choice or a setting of an earlier version, also by the last name of its key."""

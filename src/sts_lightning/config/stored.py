@@ -94,6 +94,8 @@ def read_settings(path: Path) -> dict[Any, Any]:
                 name = f"{PAPER_CODE if 'losses' in module else module}.PaperCode{kind}"
             if "official_repetition" in node:
                 node["paper_code_repetition"] = node.pop("official_repetition")
+            if "drop_repeats" in node:
+                node["drop_duplicates"] = node.pop("drop_repeats")
             node["_target_"] = f"{package}.{name}"
     _move_masks(values.get("data"), values.get("loss"))
     return values

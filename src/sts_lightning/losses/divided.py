@@ -28,8 +28,8 @@ class DividedLoss(Loss):
     and BeLLM on four devices. Here the parts are consecutive examples, on any number of devices; their sizes
     differ by at most one. `metrics` has the means of the inner loss's quantities.
 
-    With ``drop_repeats`` the loss of a part is that of its rows without a sentence that the part had before,
-    in an earlier row or in the row itself, as in the `collator of AnglE's code
+    With ``drop_duplicates`` the loss of a part is that of its rows without a sentence that the part had
+    before, in an earlier row or in the row itself, as in the `collator of AnglE's code
     <https://github.com/SeanLee97/AnglE/blob/010e3692ed8cd2995ff7510f8d731f0fc3722a1f/angle_emb/angle.py#L597-L648>`_
     since March 2024, which BeLLM uses. Sentences of a row that is left out have been had up to its first
     repeated one; a part that keeps none has no term. Equal means equal texts here, equal tokens of the
@@ -41,7 +41,7 @@ class DividedLoss(Loss):
     Args:
         inner: The loss; it must not require arguments of the whole batch (a teacher, a queue).
         parts: P, at least 1.
-        drop_repeats: Whether to leave out rows with a sentence that their part had before.
+        drop_duplicates: Whether to leave out rows with a sentence that their part had before.
 
     Raises:
         ValueError: The loss is missing or cannot be computed from a part, or the number is out of range.
@@ -51,7 +51,7 @@ class DividedLoss(Loss):
         >>> value = loss(torch.randn(2, 8, 16))
     """
 
-    def __init__(self, inner: Loss | None = None, parts: int = 4, drop_repeats: bool = False) -> None:
+    def __init__(self, inner: Loss | None = None, parts: int = 4, drop_duplicates: bool = False) -> None:
         super().__init__()
         if inner is None:
             raise ValueError("inner is empty, but divided needs the loss of each part: loss@loss.inner=NAME.")
@@ -64,12 +64,12 @@ class DividedLoss(Loss):
             )
         self.inner = inner
         self.parts = parts
-        self.drop_repeats = drop_repeats
+        self.drop_duplicates = drop_duplicates
         self.needs = replace(
             inner.needs,
-            required_inputs=DIVIDED if drop_repeats else required,
+            required_inputs=DIVIDED if drop_duplicates else required,
             optional_inputs=tuple(
-                name for name in inner.needs.optional_inputs if name in DIVIDED and not drop_repeats
+                name for name in inner.needs.optional_inputs if name in DIVIDED and not drop_duplicates
             ),
             min_batch_for_gradient=parts * inner.needs.min_batch_for_gradient,
         )
@@ -83,7 +83,7 @@ class DividedLoss(Loss):
             **further: Arguments that the inner loss takes, (V, B).
 
         Raises:
-            ValueError: Repeats are dropped, but ``sentence_ids`` are absent.
+            ValueError: ``sentence_ids`` are absent, but ``drop_duplicates`` needs them.
         """
         values = [
             self.inner(views[:, rows], None if labels is None else labels[rows], **arguments)
@@ -108,7 +108,7 @@ class DividedLoss(Loss):
         for part in range(parts):
             whole = Shard(part, parts).slice_of(views.shape[1])
             rows: slice | Tensor = whole
-            if self.drop_repeats:
+            if self.drop_duplicates:
                 new = _new_rows(require(self, sentence_ids=further.get("sentence_ids"))[: len(views)], whole)
                 if not new:  # as the few rows of a small last batch may be
                     continue

@@ -92,6 +92,15 @@ def test_one_step_as_version_0_3_stored_it(stored: tuple[RunFolder, dict[str, An
     assert (repr(cfg.trainer.val_every), repr(cfg.optim.warmup)) == ("1", "1")
 
 
+def test_the_divided_loss_as_version_0_3_stored_it(stored: tuple[RunFolder, dict[str, Any]]) -> None:
+    run, values = stored
+    values["loss"] = {**DIVIDED, "inner": infonce(), "parts": 4, "drop_repeats": True}
+    run.config_file.write_text(yaml.safe_dump(values))
+    loss = run.load_config().loss
+    assert loss.drop_duplicates is True
+    assert "drop_repeats" not in loss
+
+
 def infonce(**settings: Any) -> dict[str, Any]:
     """The loss as version 0.3 stored it."""
     return {"_target_": "sts_lightning.losses.infonce.InfoNCELoss", **settings}

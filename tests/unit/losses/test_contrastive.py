@@ -223,7 +223,7 @@ WITH_EMPTY: dict[str, tuple[Loss, Callable[[np.ndarray, np.ndarray], float]]] = 
     ),
     **{
         f"divided_{drop}": (
-            DividedLoss(InfoNCELoss(TAU), 2, drop_repeats=drop),
+            DividedLoss(InfoNCELoss(TAU), 2, drop_duplicates=drop),
             lambda views, ids: (
                 sum(slow("infonce", views[:, rows], ids[:, rows]) for rows in (slice(3), slice(3, 6))) / 2
             ),

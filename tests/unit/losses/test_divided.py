@@ -56,7 +56,7 @@ read only up to its a.
 def test_rows_with_a_repeated_sentence_are_left_out(parts: int, kept: list[list[int]]) -> None:
     """The rows are those that AnglE's collator keeps, run on all triplets and on each half of them."""
     numbers = torch.tensor([[ord(letter) for letter in row] for row in REPEATS]).T
-    loss = DividedLoss(InfoNCELoss(), parts, drop_repeats=True)
+    loss = DividedLoss(InfoNCELoss(), parts, drop_duplicates=True)
     views, _ = batch(loss, len(REPEATS))
     views.requires_grad_()
     value = loss(views, sentence_ids=numbers)
@@ -70,7 +70,7 @@ def test_rows_with_a_repeated_sentence_are_left_out(parts: int, kept: list[list[
 
 
 def test_a_part_that_keeps_no_row_has_no_term() -> None:
-    loss = DividedLoss(InfoNCELoss(), 2, drop_repeats=True)
+    loss = DividedLoss(InfoNCELoss(), 2, drop_duplicates=True)
     views = torch.randn(3, 4, 6, requires_grad=True)
     numbers = torch.tensor([[1, 4, 7, 8], [2, 5, 7, 8], [3, 6, 9, 10]])  # the last two repeat themselves
     torch.testing.assert_close(loss(views, sentence_ids=numbers), InfoNCELoss()(views[:, :2]))
@@ -80,13 +80,13 @@ def test_a_part_that_keeps_no_row_has_no_term() -> None:
 
 def test_without_repeats_nothing_is_left_out() -> None:
     views, _ = batch(InfoNCELoss(), 8)
-    plain, strict = DividedLoss(InfoNCELoss()), DividedLoss(InfoNCELoss(), drop_repeats=True)
+    plain, strict = DividedLoss(InfoNCELoss()), DividedLoss(InfoNCELoss(), drop_duplicates=True)
     numbers = torch.arange(24).view(3, 8)
     assert torch.equal(strict(views, sentence_ids=numbers), plain(views, sentence_ids=numbers))
 
 
 def test_labels_are_left_out_with_their_rows() -> None:
-    loss = DividedLoss(PearsonLoss(), parts=1, drop_repeats=True)
+    loss = DividedLoss(PearsonLoss(), parts=1, drop_duplicates=True)
     assert loss.needs.inputs == ("sentence_ids",)  # for itself; Pearson takes none
     views, labels = batch(loss, 6)
     assert labels is not None
@@ -98,7 +98,7 @@ def test_labels_are_left_out_with_their_rows() -> None:
 
 
 def test_repeats_cannot_be_found_without_the_sentences() -> None:
-    loss = DividedLoss(InfoNCELoss(), drop_repeats=True)
+    loss = DividedLoss(InfoNCELoss(), drop_duplicates=True)
     with pytest.raises(ValueError, match="DividedLoss needs sentence_ids"):
         loss(batch(loss)[0])
 
