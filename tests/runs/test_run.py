@@ -332,7 +332,7 @@ def test_a_finished_run_is_data(
     capsys.readouterr()
     printed = []
     for source in (ema, run):
-        main(["score", str(source), str(pairs)])
+        main(["similarity", str(source), str(pairs)])
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
     mined = ["--columns", "sentence1", "sentence2", "--relative-margin", "0", "--max-score", "1"]

@@ -30,7 +30,7 @@ def make(stem: str, dimension: int = DIMENSION, **settings: Any) -> Loss:
     if kind is MatryoshkaLoss:
         return MatryoshkaLoss(CosineMSELoss(), [dimension, dimension // 2]).double()
     if kind is DividedLoss:
-        return DividedLoss(PearsonLoss(), parts=2).double()
+        return DividedLoss(PearsonLoss(), shards=2).double()
     if kind is JointLoss:
         return JointLoss({"r": PearsonLoss(), "mse": CosineMSELoss()}).double()
     facts = {"dimension": dimension, "top_label": 2 if stem == "cross_entropy" else TOP_SCORE}

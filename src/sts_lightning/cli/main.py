@@ -50,7 +50,8 @@ class LazyGroup(click.Group):
         name, *others = args
         known = self.commands.get(name)
         if known is None:
-            near = difflib.get_close_matches(name, self.commands) or self.commands
+            close = [RENAMED[name]] if name in RENAMED else difflib.get_close_matches(name, self.commands)
+            near = close or self.commands
             ctx.fail(f"No such command {name!r}. Did you mean {', '.join(near)}?")
         if not isinstance(known, click.Group):
             usual = f"sts_lightning.cli.{name if ctx.parent is None else self.name}"
@@ -87,7 +88,7 @@ COMMANDS: dict[str, str | click.Group] = {
     "plan": "memory, largest micro batch and hours of a run, without a GPU",
     "reproduce": LazyGroup("reproduce", "re-run a published table, and compare", REPRODUCE),
     "export": "write a run for peft, transformers or sentence-transformers, with a model card",
-    "score": "the similarity of each pair of a file, by a run or any model",
+    "similarity": "the cosine of each pair of a file, by a run or any model",
     "leaks": "training pairs that also occur in the test sets: exact, swapped, normalised, nearly equal",
     "runs": LazyGroup("runs", "list, compare, check and average finished runs", RUNS),
     "average": "average the weights of runs of one model, or of a run and what it started from",
@@ -96,6 +97,9 @@ COMMANDS: dict[str, str | click.Group] = {
 
 ELSEWHERE = {"ceiling": "sts_lightning.papers.ceiling"}
 """Modules of commands that are not in this package."""
+
+RENAMED = {"score": "similarity"}
+"""Commands of earlier versions, and what they are now."""
 
 PROGRAM = LazyGroup(
     "sts-lightning",

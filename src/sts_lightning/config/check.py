@@ -44,6 +44,7 @@ GONE = {
     "by clipping alone: multiply trainer.gradient_clip_val by it.",
     "mask_repeats": "It is data.mask_repeats now, and data.parts.NAME.mask_repeats of a part of joint data.",
     "drop_repeats": "It is loss.drop_duplicates now.",
+    "loss.parts": "The shards of loss=divided are loss.shards now; parts are those of loss=joint.",
     "dev=suite": "dev=stsb_clean has no test pairs either, and chose the better runs.",
 }
 """What to type in place of a choice or a setting of an earlier version, also by the last name of its key."""
@@ -223,7 +224,7 @@ def _in_nested(group: str, node: DictConfig, path: str) -> Iterator[ConfigError]
     for name in ("parts", "terms", "inner"):
         value, new = node.get(name), "" if name == "inner" else "+"
         nested = {f"{path}.{name}": value} if not new else {}
-        if new and isinstance(value, DictConfig):  # `parts` of a loss may be a number
+        if new and isinstance(value, DictConfig):
             nested = {f"{path}.{name}.{part}": each for part, each in items(value)}
         for place, each in nested.items():
             if isinstance(each, DictConfig) and "_target_" in each and group not in each:

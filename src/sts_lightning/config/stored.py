@@ -96,6 +96,8 @@ def read_settings(path: Path) -> dict[Any, Any]:
                 node["paper_code_repetition"] = node.pop("official_repetition")
             if "drop_repeats" in node:
                 node["drop_duplicates"] = node.pop("drop_repeats")
+            if name == "losses.divided.DividedLoss" and "parts" in node:
+                node["shards"] = node.pop("parts")
             node["_target_"] = f"{package}.{name}"
     _move_masks(values.get("data"), values.get("loss"))
     return values

@@ -16,9 +16,9 @@ from sts_lightning.data.ranking import Ranking
 from sts_lightning.data.readers.sts_sets import tables_of
 from sts_lightning.data.table import gold_of
 from sts_lightning.data.tasks import Dev, Task, rankings_of, scored_tasks
-from sts_lightning.evaluation.binary import best_thresholds, is_binary, score_binary
 from sts_lightning.evaluation.dev_scores import ranking_entry
 from sts_lightning.evaluation.encoding import Embedded, Encoder, ShardedEncoder
+from sts_lightning.evaluation.pair_classification import best_thresholds, is_binary, score_binary
 from sts_lightning.evaluation.quantized import score_quantized
 from sts_lightning.evaluation.retrieval import encode_ranking
 from sts_lightning.evaluation.statistics import correlate

@@ -11,9 +11,9 @@ from sts_lightning.core.choices import Aggregate
 from sts_lightning.data.readers.sts_sets import STSTask, tables_of
 from sts_lightning.data.table import Table, gold_of
 from sts_lightning.data.tasks import Task, rankings_of, scored_tasks
-from sts_lightning.evaluation.binary import Thresholds, describe, is_binary, score_binary
 from sts_lightning.evaluation.dev_scores import ranking_entry
 from sts_lightning.evaluation.encoding import Embedded, Encoder, encode_distinct
+from sts_lightning.evaluation.pair_classification import Thresholds, describe, is_binary, score_binary
 from sts_lightning.evaluation.statistics import correlate, pair_cosines
 from sts_lightning.runs.metrics import main_score
 from sts_lightning.runs.predictions import SELECTS, Values

@@ -40,6 +40,8 @@ class Needs:
         min_batch: Smallest number of rows for which it is defined.
         different_labels: Whether it compares the labels of a batch, and so has no gradient where all are
             equal.
+        counts_empty_places: Whether it reads the empty texts of rows with few hard negatives, which the mask
+            of repeated sentences hides from a contrastive loss.
     """
 
     views: tuple[int, ...] = ()
@@ -50,6 +52,7 @@ class Needs:
     min_batch_for_gradient: int = 2
     min_batch: int = 1
     different_labels: bool = False
+    counts_empty_places: bool = False
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -99,6 +102,7 @@ class Needs:
             required_inputs=tuple(required),
             optional_inputs=tuple(name for name in optional if name not in required),
             different_labels=all(needs.different_labels for needs in every),
+            counts_empty_places=any(needs.counts_empty_places for needs in every),
             **settings,
         )
 

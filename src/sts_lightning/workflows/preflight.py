@@ -341,7 +341,7 @@ def check_examples(loss: Loss, data: DataModule) -> None:
             masks = data.mask_repeats[name] and "sentence_ids" in inner.needs.inputs
             if part.classes and not data.mask_repeats[name]:
                 counted_too = "texts of a class as negatives of each other"
-            if empty and (not masks or "masked_lm" in each.needs.required_inputs):
+            if empty and (not masks or each.needs.counts_empty_places):
                 counted_too = f"{counted(empty, 'empty place')} of rows with few hard negatives"
                 hint += f", choose a loss that leaves them out, such as infonce, or set {place}.negatives=0"
             if counted_too:

@@ -57,7 +57,7 @@ COMMANDS: dict[str, Command] = {
     "eval": eval_py,
     "export": program("export", "RUN", "OUTPUT", "--format", "merged"),
     "export_run": export_run,
-    "score": program("score", "RUN", "PAIRS"),
+    "similarity": program("similarity", "RUN", "PAIRS"),
     "compare": program("runs", "compare", "RUN", "--to", "OTHER", "--resamples", "5"),
     "check": program("runs", "check", "RUN"),
     "runs": program("runs", "list", "RUN"),
@@ -66,7 +66,7 @@ COMMANDS: dict[str, Command] = {
     "init_from": init_from,
 }
 
-ENCODING = ("load", "eval", "export", "export_run", "score", "check", "init_from")
+ENCODING = ("load", "eval", "export", "export_run", "similarity", "check", "init_from")
 READ_BY: dict[str, tuple[str, ...]] = {
     "config.yaml": ("runs", "eval", "export", "check", "init_from", "resume", "resume"),
     "model/model.safetensors": ENCODING,

@@ -16,7 +16,7 @@ from tests.support.command_line import leaves
 
 
 def test_there_are_eleven_commands() -> None:
-    names = "train eval data plan reproduce export score leaks runs average ceiling"
+    names = "train eval data plan reproduce export similarity leaks runs average ceiling"
     assert [*COMMANDS] == names.split()
 
 
@@ -48,8 +48,9 @@ def test_each_command_is_there_and_takes_no_option_that_swallows_what_follows(pa
         (["runs", "--de"], "Error: No such option '--de'"),
         (["runs", "list", "--bes"], "'--best'"),
         (["trian", "-m", "seed=1,2"], "Error: No such command 'trian'. Did you mean train?"),
+        (["score", "runs/a", "a.csv"], "Error: No such command 'score'. Did you mean similarity?"),
         (["seeds"], "Did you mean train, eval, data, "),
-        (["score"], "Try 'sts-lightning score --help' for help.\n\nError: Missing argument 'MODEL'."),
+        (["similarity"], "similarity --help' for help.\n\nError: Missing argument 'MODEL'."),
         ([], "ceiling  "),
         (["data"], "Usage: sts-lightning data [OPTIONS] COMMAND"),
         (["runs", "compare"], "Missing argument 'RUN...'"),

@@ -142,7 +142,7 @@ VALUES: dict[str, dict[str, str]] = {
         "auxiliary.precision": "bf16-mixed auto",
         "auxiliary.cache_dir": "[]",
     },
-    "divided": {"loss.parts": "0"},
+    "divided": {"loss.shards": "0"},
     "matryoshka": {
         "loss.inner.temperature": "0",
         "loss.dimensions": "null [] 5 [32,32] [0] [1.5] [1000000]",

@@ -98,7 +98,8 @@ def test_the_divided_loss_as_version_0_3_stored_it(stored: tuple[RunFolder, dict
     run.config_file.write_text(yaml.safe_dump(values))
     loss = run.load_config().loss
     assert loss.drop_duplicates is True
-    assert "drop_repeats" not in loss
+    assert loss.shards == 4
+    assert not {"drop_repeats", "parts"} & set(loss)
 
 
 def infonce(**settings: Any) -> dict[str, Any]:

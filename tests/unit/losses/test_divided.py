@@ -14,16 +14,16 @@ from sts_lightning.losses.pearson import PearsonLoss
 from tests.support.loss_cases import batch, make
 
 
-def test_is_the_mean_over_consecutive_parts() -> None:
-    loss = DividedLoss(PearsonLoss(), parts=3)
+def test_is_the_mean_over_consecutive_shards() -> None:
+    loss = DividedLoss(PearsonLoss(), shards=3)
     views, labels = batch(loss, 8)
     assert labels is not None
-    parts = [PearsonLoss()(views[:, rows], labels[rows]) for rows in (slice(0, 2), slice(2, 5), slice(5, 8))]
-    torch.testing.assert_close(loss(views, labels), sum(parts, torch.tensor(0.0)) / 3)
+    shards = [PearsonLoss()(views[:, rows], labels[rows]) for rows in (slice(0, 2), slice(2, 5), slice(5, 8))]
+    torch.testing.assert_close(loss(views, labels), sum(shards, torch.tensor(0.0)) / 3)
 
 
-def test_examples_of_different_parts_are_no_negatives() -> None:
-    loss = DividedLoss(InfoNCELoss(), parts=2)
+def test_examples_of_different_shards_are_no_negatives() -> None:
+    loss = DividedLoss(InfoNCELoss(), shards=2)
     views, _ = batch(loss, 6)
     views.requires_grad_()
     InfoNCELoss()(views[:, :3]).backward()
@@ -36,7 +36,7 @@ def test_examples_of_different_parts_are_no_negatives() -> None:
 
 def test_sentence_numbers_are_divided_too() -> None:
     inner = IBNLoss(equal_sentences="positives")
-    loss = DividedLoss(inner, parts=2)
+    loss = DividedLoss(inner, shards=2)
     views, labels = batch(loss, 6)
     assert labels is not None
     numbers = torch.tensor([[0, 1, 0, 2, 3, 4], [5, 6, 7, 8, 9, 0]])
@@ -52,11 +52,11 @@ read only up to its a.
 """
 
 
-@pytest.mark.parametrize(("parts", "kept"), [(1, [[0, 3, 5, 6]]), (2, [[0, 3], [5, 6, 7]])])
-def test_rows_with_a_repeated_sentence_are_left_out(parts: int, kept: list[list[int]]) -> None:
+@pytest.mark.parametrize(("shards", "kept"), [(1, [[0, 3, 5, 6]]), (2, [[0, 3], [5, 6, 7]])])
+def test_rows_with_a_repeated_sentence_are_left_out(shards: int, kept: list[list[int]]) -> None:
     """The rows are those that AnglE's collator keeps, run on all triplets and on each half of them."""
     numbers = torch.tensor([[ord(letter) for letter in row] for row in REPEATS]).T
-    loss = DividedLoss(InfoNCELoss(), parts, drop_duplicates=True)
+    loss = DividedLoss(InfoNCELoss(), shards, drop_duplicates=True)
     views, _ = batch(loss, len(REPEATS))
     views.requires_grad_()
     value = loss(views, sentence_ids=numbers)
@@ -69,7 +69,7 @@ def test_rows_with_a_repeated_sentence_are_left_out(parts: int, kept: list[list[
     assert moved == [row for rows in kept for row in rows]
 
 
-def test_a_part_that_keeps_no_row_has_no_term() -> None:
+def test_a_shard_that_keeps_no_row_has_no_term() -> None:
     loss = DividedLoss(InfoNCELoss(), 2, drop_duplicates=True)
     views = torch.randn(3, 4, 6, requires_grad=True)
     numbers = torch.tensor([[1, 4, 7, 8], [2, 5, 7, 8], [3, 6, 9, 10]])  # the last two repeat themselves
@@ -86,7 +86,7 @@ def test_without_repeats_nothing_is_left_out() -> None:
 
 
 def test_labels_are_left_out_with_their_rows() -> None:
-    loss = DividedLoss(PearsonLoss(), parts=1, drop_duplicates=True)
+    loss = DividedLoss(PearsonLoss(), shards=1, drop_duplicates=True)
     assert loss.needs.inputs == ("sentence_ids",)  # for itself; Pearson takes none
     views, labels = batch(loss, 6)
     assert labels is not None
@@ -104,13 +104,13 @@ def test_repeats_cannot_be_found_without_the_sentences() -> None:
 
 
 @pytest.mark.parametrize("stem", sorted(set(all_losses()) - {"divided", "joint"}))
-def test_one_part_is_the_inner_loss_where_parts_suffice(stem: str) -> None:
+def test_one_shard_is_the_inner_loss_where_shards_suffice(stem: str) -> None:
     inner = make(stem)
     if inner.needs.required_inputs:
         with pytest.raises(ValueError, match="of the whole batch; choose another loss"):
             DividedLoss(inner)
         return
-    loss = DividedLoss(inner, parts=1)
+    loss = DividedLoss(inner, shards=1)
     assert loss.needs.views == inner.needs.views
     assert loss.needs.labels == inner.needs.labels
     assert loss.needs.min_batch_for_gradient == inner.needs.min_batch_for_gradient
@@ -122,16 +122,16 @@ def test_one_part_is_the_inner_loss_where_parts_suffice(stem: str) -> None:
     assert loss.metrics(*given).keys() == inner.metrics(*given).keys()
 
 
-def test_a_small_last_batch_has_fewer_parts() -> None:
-    loss = DividedLoss(InfoNCELoss(), parts=4)
+def test_a_small_last_batch_has_fewer_shards() -> None:
+    loss = DividedLoss(InfoNCELoss(), shards=4)
     views, _ = batch(loss, 2)
-    assert loss(views[:2]) == 0  # one pair in each part, without a hard negative
-    assert DividedLoss(PearsonLoss(), parts=4).needs.min_batch_for_gradient == 8
+    assert loss(views[:2]) == 0  # one pair in each shard, without a hard negative
+    assert DividedLoss(PearsonLoss(), shards=4).needs.min_batch_for_gradient == 8
 
 
-def test_parts_have_the_rows_that_the_loss_needs() -> None:
+def test_shards_have_the_rows_that_the_loss_needs() -> None:
     inner = DecoupledLoss()
-    loss = DividedLoss(inner, parts=4)
+    loss = DividedLoss(inner, shards=4)
     views = torch.randn(2, 6, 4)
     expected = torch.stack([inner(views[:, first : first + 2]) for first in (0, 2, 4)]).mean()
     torch.testing.assert_close(loss(views), expected)
@@ -140,7 +140,7 @@ def test_parts_have_the_rows_that_the_loss_needs() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({}, "^inner is empty"), ({"inner": PearsonLoss(), "parts": 0}, "^parts must be at least 1, got 0")],
+    [({}, "^inner is empty"), ({"inner": PearsonLoss(), "shards": 0}, "^shards must be at least 1, got 0")],
 )
 def test_rejects(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):

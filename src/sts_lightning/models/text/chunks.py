@@ -71,13 +71,13 @@ class TokenizedBatch:
         pieces: list[dict[str, Tensor]] = []
         for chunk in self.chunks:
             rows, width = chunk["input_ids"].shape
-            if rows <= _most(most_rows, most_tokens, width, rows):
+            if rows <= _rows_that_fit(most_rows, most_tokens, width, rows):
                 pieces.append(chunk)
                 continue
             lengths, start = chunk["attention_mask"].sum(dim=1).tolist(), 0
             while start < rows:
                 width = max(lengths[start:])
-                end = start + _most(most_rows, most_tokens, width, rows)
+                end = start + _rows_that_fit(most_rows, most_tokens, width, rows)
                 width = max(lengths[start:end])
                 pieces.append({name: values[start:end, :width] for name, values in chunk.items()})
                 start = end
@@ -102,7 +102,7 @@ def to_device(values: Tensor, device: torch.device) -> Tensor:
     return values.pin_memory().to(device, non_blocking=True)
 
 
-def _most(most_rows: int | None, most_tokens: int | None, width: int, rows: int) -> int:
+def _rows_that_fit(most_rows: int | None, most_tokens: int | None, width: int, rows: int) -> int:
     fitting = rows if most_tokens is None else max(1, most_tokens // width)
     return min(rows, fitting, most_rows or rows)
 

@@ -39,6 +39,7 @@ class InfoCSELoss(Loss):
         labels=("none",),
         optional_inputs=("sentence_ids",),
         required_inputs=("masked_lm",),
+        counts_empty_places=True,  # the auxiliary network predicts words of every text
     )
 
     def __init__(self, temperature: float = 0.05, masked_lm_weight: float = 1e-5) -> None:

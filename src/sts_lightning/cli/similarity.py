@@ -1,4 +1,4 @@
-"""`sts-lightning score`: the similarity of each pair of a file."""
+"""`sts-lightning similarity`: the similarity of each pair of a file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sts_lightning.workflows.evaluate import load_named
 log = logging.getLogger(__name__)
 
 
-@click.command("score")
+@click.command("similarity")
 @click.argument("model")
 @click.argument("pairs", type=FILE)
 @COLUMNS
 @click.option("--to", type=FILE, help="CSV to write. Default: the terminal.")
 @TRUST_REMOTE_CODE
-def score_command(
+def similarity_command(
     model: str, pairs: Path, columns: tuple[str, str], to: Path | None, trust_remote_code: bool
 ) -> None:
     """Write the sentences and the cosine of each pair as CSV.

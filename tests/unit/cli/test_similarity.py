@@ -1,4 +1,4 @@
-"""`sts-lightning score` on a run that was not trained."""
+"""`sts-lightning similarity` on a run that was not trained."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def test_scores_of_a_file(run: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     pairs = tmp_path / "pairs.csv"
     pairs.write_text(f'id,q,a\n7,{TEXTS[0]},"{TEXTS[1]}"\n8,{TEXTS[2]},{TEXTS[3]}\n')
     written = tmp_path / "scores.csv"
-    main(["score", str(run), str(pairs), "--columns", "q", "a", "--to", str(written)])
+    main(["similarity", str(run), str(pairs), "--columns", "q", "a", "--to", str(written)])
     capsys.readouterr()
-    main(["score", str(run), str(pairs), "--columns", "q", "a"])
+    main(["similarity", str(run), str(pairs), "--columns", "q", "a"])
     rows = list(csv.DictReader(written.open()))
     assert [row["a"] for row in rows] == [TEXTS[1], TEXTS[3]]
     expected = [cosine(run, TEXTS[0], TEXTS[1]), cosine(run, TEXTS[2], TEXTS[3])]
@@ -62,7 +62,7 @@ def test_a_gpu_computes_the_scores(
 
     with emulated_gpu():
         monkeypatch.setattr(SentenceEncoder, "embed_chunk", watched)
-        main(["score", str(run), str(pairs)])
+        main(["similarity", str(run), str(pairs)])
     assert devices[-1] == "cuda"  # the first are of loading
     monkeypatch.undo()
     printed = float(capsys.readouterr().out.splitlines()[-1].rpartition(",")[2])
@@ -75,14 +75,14 @@ def test_what_the_model_does_not_see(run: Path, tmp_path: Path, caplog: pytest.L
     pairs = tmp_path / "pairs.csv"
     pairs.write_text(f"sentence1,sentence2\n{contract}It ends.,{contract}He pays.\nครู ซื้อ,a dog\n")
     with caplog.at_level("INFO"):
-        main(["score", str(run), str(pairs), "--to", str(tmp_path / "scores.csv")])
+        main(["similarity", str(run), str(pairs), "--to", str(tmp_path / "scores.csv")])
     length = sts_lightning.load(run).tokenizer.lengths.eval
     assert (
         f"truncated by max_length: 50 % of the texts (after {length} tokens); unknown tokens: " in caplog.text
     )
     assert "WARNING" not in caplog.text  # two unknown words among hundreds of letters
     pairs.write_text("sentence1,sentence2\nครู ซื้อ,a dog\n")
-    main(["score", str(run), str(pairs), "--to", str(tmp_path / "scores.csv")])
+    main(["similarity", str(run), str(pairs), "--to", str(tmp_path / "scores.csv")])
     assert "WARNING: 33.3 % of the tokens of the texts are unknown" in caplog.text
 
 
@@ -94,7 +94,7 @@ def test_scores_of_a_model(kind: str, tmp_path: Path, capsys: pytest.CaptureFixt
         (Path(folder) / "modules.json").unlink()
     pairs = tmp_path / "pairs.csv"
     pairs.write_text(f"sentence1,sentence2\n{TEXTS[0]},{TEXTS[1]}\n{TEXTS[2]},{TEXTS[3]}\n")
-    main(["score", folder, str(pairs)])
+    main(["similarity", folder, str(pairs)])
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     first, second = other.encode([TEXTS[0], TEXTS[2]]), other.encode([TEXTS[1], TEXTS[3]])
     expected = other.similarity_pairwise(first, second).tolist()
@@ -105,12 +105,12 @@ def test_scores_of_a_choice_of_model(tmp_path: Path, capsys: pytest.CaptureFixtu
     """By the name that `eval.py model=` takes, unless there is a folder of that name."""
     pairs = tmp_path / "pairs.csv"
     pairs.write_text(f"sentence1,sentence2\n{TEXTS[0]},{TEXTS[0]}\n")
-    main(["score", "tiny_bert", str(pairs)])
+    main(["similarity", "tiny_bert", str(pairs)])
     assert capsys.readouterr().out.splitlines()[1].endswith(",1.000000")
-    said = leaves("score", "tiny_bart", str(pairs), capsys=capsys)
+    said = leaves("similarity", "tiny_bart", str(pairs), capsys=capsys)
     assert "neither a folder here nor a choice of model=. Did you mean tiny_bert" in said
     assert "rnus/typo is neither a folder nor a model on the hub" in leaves(
-        "score", "rnus/typo", str(pairs), capsys=capsys
+        "similarity", "rnus/typo", str(pairs), capsys=capsys
     )
 
 
@@ -122,7 +122,7 @@ def test_standard_output_holds_the_csv_alone(
     root = logging.getLogger()  # as the program logs, which pytest's own handlers prevent here
     monkeypatch.setattr(root, "handlers", [*root.handlers, logging.StreamHandler(sys.stdout)])
     root.setLevel("INFO")
-    main(["score", str(run), str(pairs)])
+    main(["similarity", str(run), str(pairs)])
     said = capsys.readouterr()
     assert [row[:2] for row in csv.reader(said.out.splitlines())] == [
         ["sentence1", "sentence2"],
@@ -135,8 +135,8 @@ def test_mistakes(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("sentence1,sentence2\na dog,\n,\n")
     assert f"{pairs}, line 2: a sentence is empty; and 1 more row with errors: line 3." in leaves(
-        "score", str(run), str(pairs), capsys=capsys
+        "similarity", str(run), str(pairs), capsys=capsys
     )
-    assert "absent" in leaves("score", str(run), str(tmp_path / "absent"), capsys=capsys)
+    assert "absent" in leaves("similarity", str(run), str(tmp_path / "absent"), capsys=capsys)
     pairs.write_text("sentence1,sentence2\na dog,a cat\n")
-    assert "not a run folder" in leaves("score", str(tmp_path), str(pairs), capsys=capsys)
+    assert "not a run folder" in leaves("similarity", str(tmp_path), str(pairs), capsys=capsys)

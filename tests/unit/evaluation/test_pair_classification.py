@@ -8,7 +8,7 @@ from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.table import Table
-from sts_lightning.evaluation.binary import (
+from sts_lightning.evaluation.pair_classification import (
     average_precision,
     best_thresholds,
     describe,
