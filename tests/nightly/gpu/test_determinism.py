@@ -97,7 +97,7 @@ def test_a_model_that_does_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) 
         trainer=SimpleNamespace(devices=1, num_nodes=1, strategy="ddp"),
         callbacks={},
     )
-    data = SimpleNamespace(dev=[0, 1], keep_general=False)
+    data = SimpleNamespace(dev=[0, 1], data_set=SimpleNamespace(keep_general=False))
     measured = {"dev/spearman": 50.0}
     trainer = SimpleNamespace(
         validate=lambda *_, **__: None, fit=reject, global_step=0, callback_metrics=measured

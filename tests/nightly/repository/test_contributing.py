@@ -17,8 +17,8 @@ FILE = re.compile(r"^```\w+\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CHOICES = "tests/nightly/conf/test_files.py"
 
 CONTRACTS = {
-    "loss": ["tests/unit/losses", "tests/unit/workflows/test_checks.py", CHOICES],
-    "data set": ["tests/unit/training/test_assembly.py", "tests/unit/workflows/test_checks.py", CHOICES],
+    "loss": ["tests/unit/losses", "tests/unit/workflows/test_preflight.py", CHOICES],
+    "data set": ["tests/unit/training/test_assembly.py", "tests/unit/workflows/test_preflight.py", CHOICES],
     "model": ["tests/unit/conf/test_files.py", CHOICES],
     "regularizer": ["tests/unit/regularizers", CHOICES],
     "logger": ["tests/unit/conf/test_files.py", CHOICES],

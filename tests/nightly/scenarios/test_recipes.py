@@ -110,17 +110,17 @@ def test_the_phase_switch_reaches_the_regularizer(
 def test_losses_see_float32_under_mixed_precision(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sts_lightning.losses import infonce
+    from sts_lightning.losses import contrastive
 
     dtypes = set()
-    original = infonce.cosine_matrix
+    original = contrastive.cosine_matrix
 
     def spy(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         cosines = original(first, second)
         dtypes.add(cosines.dtype)
         return cosines
 
-    monkeypatch.setattr(infonce, "cosine_matrix", spy)
+    monkeypatch.setattr(contrastive, "cosine_matrix", spy)
     train_in(tmp_path / "run", config(*overrides("simcse_unsup"), "precision=bf16-mixed"))
     assert dtypes == {torch.float32}
 
