@@ -33,9 +33,9 @@ def ray_address() -> Iterator[str]:
         context = ray.init(
             num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
         )
-        signal.signal(signal.SIGTERM, before)
         yield context.address_info["address"]
         ray.shutdown()
+        signal.signal(signal.SIGTERM, before)  # every `ray.init` sets one, of which other tests would hear
 
 
 def test_the_sweep_still_hears_a_stop_signal_after_ray_has_started(
