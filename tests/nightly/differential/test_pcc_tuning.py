@@ -199,8 +199,7 @@ def test_scores(tmp_path: Path) -> None:
         (folder / f"STS.gs.{subset}.txt").write_text("".join(f"{gold}\n" for gold in golds))
 
     encoder = encoder_of(tiny_mistral, "sum", 64).eval()
-    encoder.text_edit = "official"
-    encoder.set_evaluation(max_length=None)
+    encoder.set_evaluation("official", max_length=None)
     ours = evaluate_sts(encoder, load_sts_tasks(tmp_path, ("STS13",)))["tasks"]["STS13"]
 
     args = types.SimpleNamespace(

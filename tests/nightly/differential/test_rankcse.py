@@ -80,7 +80,7 @@ def test_training(distillation: Distillation) -> None:
     teacher = Teacher(["first", "second"], list(WEIGHTS))
     teacher.encoders = list(teachers)
     step: Any = types.SimpleNamespace(
-        views=torch.zeros(1),
+        pooled=torch.zeros(1),
         batch=types.SimpleNamespace(texts=[texts, texts]),
         gather=lambda vectors: vectors,
     )
@@ -88,7 +88,7 @@ def test_training(distillation: Distillation) -> None:
     close(similarities, expected * 0.05, 1e-5)
 
     theirs = fork(encoder, distillation)
-    loss = RankCSELoss(distillation=distillation, **SETTINGS[distillation])
+    loss = PaperCodeRankCSELoss(distillation=distillation, **SETTINGS[distillation])
     five_adamw_updates(
         encoder,
         lambda step: loss(encoder(batch).view(2, SIZE, -1), teacher=similarities),
