@@ -50,8 +50,8 @@ class LazyGroup(click.Group):
         name, *others = args
         known = self.commands.get(name)
         if known is None:
-            close = [RENAMED[name]] if name in RENAMED else difflib.get_close_matches(name, self.commands)
-            near = close or self.commands
+            renamed = [key for key in self.commands if key == RENAMED.get(name)]
+            near = renamed or difflib.get_close_matches(name, self.commands) or self.commands
             ctx.fail(f"No such command {name!r}. Did you mean {', '.join(near)}?")
         if not isinstance(known, click.Group):
             usual = f"sts_lightning.cli.{name if ctx.parent is None else self.name}"

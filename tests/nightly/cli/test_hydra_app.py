@@ -35,6 +35,10 @@ Script = Callable[..., tuple[object, str]]
             ["dev=suite"],
             "'stsb_clean'. dev=stsb_clean has no test pairs",
         ),
+        (
+            ["loss=divided", "loss@loss.inner=infonce", "loss.parts=4"],
+            "The shards of loss=divided are loss.shards now",
+        ),
         (["optim.lr=high"], "optim.lr=high"),
         (["prompt.template={sentence}: it"], """the shell: 'prompt.template="{sentence}: it"'."""),
         (["callbacks=emma"], "there is no callback named 'emma'. Did you mean ema?"),

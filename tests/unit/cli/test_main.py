@@ -49,6 +49,7 @@ def test_each_command_is_there_and_takes_no_option_that_swallows_what_follows(pa
         (["runs", "list", "--bes"], "'--best'"),
         (["trian", "-m", "seed=1,2"], "Error: No such command 'trian'. Did you mean train?"),
         (["score", "runs/a", "a.csv"], "Error: No such command 'score'. Did you mean similarity?"),
+        (["data", "score"], "Did you mean status, get, mine?"),
         (["seeds"], "Did you mean train, eval, data, "),
         (["similarity"], "similarity --help' for help.\n\nError: Missing argument 'MODEL'."),
         ([], "ceiling  "),
