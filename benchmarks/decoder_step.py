@@ -88,7 +88,8 @@ def our_step(
         rows = rows.limited(most_rows)
         rows.chunks = [{k: v.to(options.device) for k, v in chunk.items()} for chunk in rows.chunks]
         with mixed():
-            vectors = encoder(rows, recompute=most_rows is not None)
+            kept = None if most_rows is None else rows.last_within(most_rows, None)
+            vectors = encoder(rows, kept)
         scores = labels if loss.needs.labels == ("score",) else None
         loss(vectors.unflatten(0, (len(views), -1)), scores).backward()
         encoder.zero_grad()

@@ -50,7 +50,7 @@ def step(batch: int, micro: int | None) -> dict[str, float]:
         rows = prepare(views, [None] * 3)
         if micro is not None:
             rows = rows.limited(3 * micro)
-        embedded = encoder(rows, recompute=micro is not None).unflatten(0, (3, -1))
+        embedded = encoder(rows, None if micro is None else 0).unflatten(0, (3, -1))
         InfoNCELoss()(embedded).backward()
 
     run([column[:4] for column in texts])  # warm-up: kernels, threads, gradients

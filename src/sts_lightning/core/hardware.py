@@ -24,10 +24,15 @@ import platform
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from omegaconf import DictConfig
 
+from sts_lightning.core.cards import Card, known_card
 from sts_lightning.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +167,14 @@ def local_gpu() -> str:
     return f"cuda:{min(number, torch.cuda.device_count() - 1)}"
 
 
+def local_card(device: str | torch.device | None = None) -> Card:
+    """Return a GPU with its name and, where they are known, its peaks; by default that of this process."""
+    import torch
+
+    name = torch.cuda.get_device_name(device or local_gpu())
+    return known_card(name) or Card(name, 0)
+
+
 @functools.cache
 def hidden_gpu() -> str | None:
     """Return what keeps torch from the GPU of this machine; None if there is none, or the user hides it."""
@@ -205,6 +218,7 @@ class Machine:
         devices: Number of processes, each on a device; -1 for all visible GPUs.
         precision: Precision of training, in Lightning's names.
         chunk_tokens: Padded tokens that are encoded together.
+        launch_tokens: See `Card.launch_tokens`; ``auto`` until the model is known.
         deterministic: Value for Lightning's Trainer.
         reasons: Why the settings that were ``auto`` have their values; empty where the user gave all.
     """
@@ -213,6 +227,7 @@ class Machine:
     devices: int
     precision: str
     chunk_tokens: int
+    launch_tokens: int | Literal["auto"]
     deterministic: bool | str
     reasons: tuple[str, ...]
 
@@ -249,7 +264,8 @@ def resolve_machine(cfg: DictConfig) -> Machine:
     if deterministic == "auto":
         deterministic = "warn" if accelerator == "mps" else True
         reasons.append(f"deterministic={str(deterministic).lower()}")
-    return Machine(accelerator, trainer.devices, precision, chunk_tokens, deterministic, tuple(reasons))
+    chunks = chunk_tokens, trainer.launch_tokens
+    return Machine(accelerator, trainer.devices, precision, *chunks, deterministic, tuple(reasons))
 
 
 def with_machine(cfg: DictConfig, machine: Machine) -> DictConfig:
@@ -262,6 +278,7 @@ def with_machine(cfg: DictConfig, machine: Machine) -> DictConfig:
     changed.precision = machine.precision
     changed.model = trained_model(changed, machine.precision)
     changed.trainer.chunk_tokens = machine.chunk_tokens
+    changed.trainer.launch_tokens = machine.launch_tokens
     changed.trainer.deterministic = machine.deterministic
     return changed
 

@@ -13,8 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from sts_lightning.core.cards import Card
 from sts_lightning.core.choices import Precision
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.hardware import local_card
 from sts_lightning.models.compute.budget import TokenBudget
 from sts_lightning.models.compute.cpu_attention import half_attention
 from sts_lightning.models.compute.gradient_cache import recomputed, same_draws
@@ -107,6 +109,26 @@ class ChunkEncoder(nn.Module):
             follow_weights(self)
         return self
 
+    def launch_tokens(self, card: Card | None = None, precision: str | None = None) -> int:
+        """Return `Card.launch_tokens` of this encoder.
+
+        Args:
+            card: The card; by default that of the weights.
+            precision: Precision, in Lightning's names; by default that of the weights.
+        """
+        if card is None:
+            if self.device.type != "cuda":
+                return 0
+            card = local_card(self.device)
+        backbone, count = self.plain_backbone, 0
+        for layer in backbone.modules():
+            if isinstance(layer, nn.Linear):  # a quantised matrix is stored in another shape
+                count += layer.in_features * layer.out_features
+            elif not isinstance(layer, nn.Embedding):
+                count += sum(weight.numel() for weight in layer.parameters(recurse=False) if weight.ndim == 2)
+        layers, adapted = backbone.config.num_hidden_layers, backbone is not self.backbone
+        return card.launch_tokens(precision or self.precision, layers, count, adapted)
+
     def _to_device(self, chunk: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: to_device(values, self.device) for name, values in chunk.items()}
 
@@ -175,9 +197,8 @@ class ChunkEncoder(nn.Module):
     def forward(
         self,
         rows: TokenizedBatch,
-        recompute: bool = False,
+        kept: int | None = None,
         project: bool = True,
-        keep_last: bool = False,
     ) -> Tensor:
         """Embed tokenised sentences: chunk by chunk through the backbone and the pooling, then `project`.
 
@@ -186,22 +207,18 @@ class ChunkEncoder(nn.Module):
 
         Args:
             rows: Tokenised sentences.
-            recompute: Whether to recompute each chunk with the same dropout in the backward pass, which takes
-                the memory of one chunk (gradient cache, see `recomputed`).
+            kept: Number of the last chunks whose activations are kept; None for all. The others are
+                recomputed with the same dropout in the backward pass, one after the other, which takes the
+                memory of one chunk (gradient cache, see `recomputed`). It begins with the last ones.
             project: Whether to apply `project`; otherwise the vectors are the pooled ones.
-            keep_last: Whether to leave the last chunks out of that, as many as have no more tokens than the
-                largest one. The backward pass begins with them, so the peak of the encoder is the same.
 
         Returns:
             Vectors in float32, shape (N, D); (V * N, D), view-major, of rows that hold V views each.
         """
         if torch.is_grad_enabled() or self.training:
-            sizes = [chunk["input_ids"].numel() for chunk in rows.chunks]
-            kept = 0 if recompute else len(sizes)
-            while keep_last and kept < len(sizes) and sum(sizes[-kept - 1 :]) <= max(sizes):
-                kept += 1
+            kept = len(rows.chunks) if kept is None else kept
             again = partial(recomputed, self.device, self.embed_chunk)
-            runs = [again] * (len(sizes) - kept) + [self.embed_chunk] * kept
+            runs = [again] * (len(rows.chunks) - kept) + [self.embed_chunk] * kept
             inputs = zip(runs, rows.chunks, self._look_up(rows.chunks), strict=True)
             vectors = torch.cat([run(chunk, embedded) for run, chunk, embedded in inputs])
         else:

@@ -158,13 +158,14 @@ class SentenceEncoder(ChunkEncoder):
         self.config = changed
         return self
 
-    def prepare(self, chunk_tokens: int, training: bool) -> Callable[..., TokenizedBatch]:
+    def prepare(self, chunk_tokens: int, training: bool, launch: int = 0) -> Callable[..., TokenizedBatch]:
         """Return the function that turns the sentences of views into the input of `forward`.
 
         Args:
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
             training: Whether to tokenise as in training: with the templates of the views, and with the bare
                 templates to subtract; otherwise as `encode` does.
+            launch: See `Division`.
 
         Returns:
             The function. With ``training``, prompts by role are those of the views, first and further ones,
@@ -172,7 +173,7 @@ class SentenceEncoder(ChunkEncoder):
         """
         tokenizer = self.tokenizer  # not the encoder: worker processes would receive all weights
         rows = tokenizer.training_rows if training else tokenizer.evaluation_rows
-        return partial(rows, chunk_tokens=chunk_tokens)
+        return partial(rows, chunk_tokens=chunk_tokens, launch=launch)
 
     @torch.no_grad()
     def _probe(self) -> bool:
@@ -285,12 +286,12 @@ class SentenceEncoder(ChunkEncoder):
         threaded = self.device.type == "cpu" and not self._reads_inner_layers
         # The texts of a slice have similar lengths, so that chunks are as dense as if all were tokenised at
         # once; what does not fit into the memory comes first.
-        truncated = 0
+        truncated, launch = 0, self.launch_tokens()
         order = np.argsort([-len(text) for text in sentences], kind="stable")
         for start in range(0, len(order), SLICE):
             rows = np.sort(order[start : start + SLICE])
             texts = [sentences[row] for row in rows]
-            batch = self.tokenizer.rows(texts, chunk_tokens, role)
+            batch = self.tokenizer.rows(texts, chunk_tokens, role, launch)
             truncated += batch.truncated
             if share_prefix:
                 from sts_lightning.models.compute.shared_prefix import split_prefix  # of decoders

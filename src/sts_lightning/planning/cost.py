@@ -9,17 +9,16 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 import psutil
 import torch
-import yaml
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from sts_lightning.config.build import top_level_settings
 from sts_lightning.config.check import check_config
+from sts_lightning.core.cards import CARDS, CONTEXT, EFFICIENCY, GIB, Card, known_card
 from sts_lightning.core.console import print_line
 from sts_lightning.core.errors import ConfigError, DataError, UserError, counted
 from sts_lightning.core.hardware import cpu_multiplies_bfloat16, training_chunk_tokens
@@ -31,22 +30,8 @@ from sts_lightning.training.auxiliary.teacher import Teacher
 from sts_lightning.training.trainer import count_steps
 from sts_lightning.workflows.preflight import check_components, check_rows, once
 
-GIB = 2**30
-
 WITHOUT_COST = ("name", "seed", "init_from", "optim")
 """Settings in which the jobs of a sweep differ, and which change neither memory nor time."""
-
-CONTEXT = int(0.75 * GIB)
-"""Memory of a card that PyTorch's tensors cannot use: CUDA's context, kernels, workspaces of libraries."""
-
-FRAGMENTS = 0.05
-"""Fraction of the rest that is lost between tensors."""
-
-EFFICIENCY = 0.35
-"""Fraction of a card's peak that a step reaches: an assumption, which no card has confirmed.
-
-With it a 7B model's hours are those of version 0.3, which added up each operation's arithmetic or traffic.
-"""
 
 DEV_PAIRS, DEV_SENTENCES, REPORT_SENTENCES = 1_500, 2_910, 26_798
 """Pairs of STS-B dev, their distinct sentences, and those of STS-B dev and the seven test sets."""
@@ -62,41 +47,6 @@ ESTIMATES = (
     f"name, such as rtx4090, and assumes {EFFICIENCY:.0%} of its peak"
 )
 """What all costs assume."""
-
-
-@dataclass(frozen=True)
-class Card:
-    """A device to plan for.
-
-    Attributes:
-        name: Name for the output.
-        memory: Its memory in bytes.
-        half: Peak of matrix products in 16 bits in FLOP/s, 0 if only its memory is known.
-        full: The same in 32 bits.
-        precision: Precision that ``auto`` stands for on it.
-        gpu: Whether it is a GPU.
-    """
-
-    name: str
-    memory: int
-    half: float = 0.0
-    full: float = 0.0
-    precision: str = "bf16-mixed"
-    gpu: bool = True
-
-    @property
-    def usable(self) -> int:
-        """Bytes that tensors can take."""
-        return int((self.memory - CONTEXT) * (1 - FRAGMENTS)) if self.gpu else self.memory
-
-
-_SHEETS = yaml.safe_load((files("sts_lightning.planning") / "cards.yaml").read_text(encoding="utf-8"))
-
-CARDS = {
-    name: Card(name, gib * GIB, half * 1e12, full * 1e12, precision)
-    for name, (gib, half, full, precision) in _SHEETS.items()
-}
-"""Cards whose peak is known, by name."""
 
 
 def find_card(text: str) -> Card:
@@ -121,15 +71,16 @@ def find_card(text: str) -> Card:
 
 
 def this_card() -> Card:
-    """Return the visible GPU with the memory that others leave, or this CPU; their peaks are not known."""
+    """Return the visible GPU with the memory that others leave, or this CPU, whose peak is not known."""
     if not torch.cuda.is_available():
         return _this_cpu()
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     free, total = torch.cuda.mem_get_info()
     # What this process holds is its own, and so is its context, which `usable` leaves room for.
     taken = max(0, total - free - torch.cuda.memory_reserved() - CONTEXT)
-    precision = "bf16-mixed" if properties.major >= 8 else "32-true"
-    return Card(properties.name, total - taken, precision=precision)
+    precision, known = "bf16-mixed" if properties.major >= 8 else "32-true", known_card(properties.name)
+    peaks = (0.0, 0.0) if known is None else (known.half, known.full)
+    return Card(properties.name, total - taken, *peaks, precision)
 
 
 def _this_cpu() -> Card:
@@ -230,14 +181,17 @@ def cost_of(cfg: DictConfig, card: Card | None = None, known: dict[str, Any] | N
     chunk = trainer.chunk_tokens
     if chunk == "auto":
         chunk = training_chunk_tokens("gpu" if card.gpu else "cpu", precision)
-    # Of micro batches, which are computed again, one chunk at a time is in memory.
-    alive = batch * example if micro is None else min(micro * example, max(chunk, length))
+    launch = trainer.launch_tokens
+    if launch == "auto":
+        launch = encoder.launch_tokens(card, precision)
+    alive = (batch if micro is None else micro) * example
+    recomputed = 1 - alive / (batch * example)  # the last micro batch is kept
 
-    steps, (padded, kept), evaluated, counts = _count(drawn, chunk, known)
+    steps, (padded, kept), evaluated, counts = _count(drawn, chunk, launch, known)
     seconds, tokens = None, int(steps * kept)
-    if peak := card.full if precision == "32-true" else card.half:
+    if peak := card.peak(precision):
         row = kept / (size * encoder.tokenizer.rows_of(views))
-        forward, step = shape.token_flops(row, (micro is not None) + again)
+        forward, step = shape.token_flops(row, recomputed + again)
         seconds = (steps * padded * step + evaluated * row * forward) / (peak * EFFICIENCY * processes)
     notes += [*getattr(encoder.plain_backbone, "assumed", ()), *counts]
     found = weights, gradients, optimiser, int(alive * token) + copies, micro
@@ -314,7 +268,7 @@ class Shape:
             return 0
         return 2 * sum(weight.numel() for weight in self.own if weight.requires_grad)
 
-    def token_flops(self, length: float, again: int = 0) -> tuple[float, float]:
+    def token_flops(self, length: float, again: float = 0) -> tuple[float, float]:
         r"""Count the floating-point operations of a token in products: of a forward pass, and of a step.
 
         .. math:: f = 2 N + 4 L A S, \qquad b = 2 N + 8 L A S + 2 N_t
@@ -325,7 +279,7 @@ class Shape:
 
         Args:
             length: S, mean number of tokens of a row.
-            again: Number of recomputations: by micro batches, by checkpoints.
+            again: Recomputations: the part that micro batches recompute, and one by checkpoints.
         """
         count = sum(map(torch.numel, self.matrices))
         trained = sum(weight.numel() for weight in self.matrices if weight.requires_grad)
@@ -336,7 +290,7 @@ class Shape:
 
 
 def _count(
-    components: Components, chunk: int, known: dict[str, Any]
+    components: Components, chunk: int, launch: int, known: dict[str, Any]
 ) -> tuple[int, tuple[float, float], int, list[str]]:
     """Count the steps, the tokens of one with and without padding, the rows of all evaluations; and notes."""
     cfg, data, encoder = components.cfg, components.data, components.encoder
@@ -355,7 +309,7 @@ def _count(
         notes.append(f"{examples:,} examples as published, of about {row} tokens; the data is not here")
     else:
         data.num_workers, data.numbered = 0, ()  # known positives change the order of rows alone
-        data.connect(encoder.prepare(chunk, True), encoder.prepare(chunk, False))
+        data.connect(encoder.prepare(chunk, True, launch), encoder.prepare(chunk, False, launch))
         loader = data.train_dataloader()
         batches, seen = len(loader), [batch.rows for batch in itertools.islice(loader, SAMPLE)]
         padded = sum(each.padded_tokens for each in seen) / len(seen)

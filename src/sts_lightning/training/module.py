@@ -172,25 +172,29 @@ class STSModule(pl.LightningModule):
         """Divide a training batch into micro batches on the host, where reading lengths takes no waiting."""
         return replace(batch, rows=self.chunks_of(batch)[0])
 
-    def chunks_of(self, batch: Batch[TokenizedBatch]) -> tuple[TokenizedBatch, bool]:
-        """Return the rows of this process in chunks of its micro batches, and whether to recompute these.
+    def chunks_of(self, batch: Batch[TokenizedBatch]) -> tuple[TokenizedBatch, int]:
+        """Return the rows of this process in chunks, and how many of the last ones are not recomputed.
 
-        A batch that is no larger than a micro batch is not recomputed.
+        These are the chunks of one micro batch, or all, if the batch is no larger than that.
         """
         examples, tokens = self.micro_batch_size, self.budget.tokens
         if examples == "auto" and self.device.type == "cpu":
             examples = CPU_EXAMPLES
         if not self.training:
-            return batch.rows, False
-        per_example, rows, fits = self.encoder.tokenizer.rows_of(batch.num_views), None, True
+            return batch.rows, len(batch.rows.chunks)
+        per_example, most, fits = self.encoder.tokenizer.rows_of(batch.num_views), None, True
         if isinstance(examples, int):
-            most = max(1, examples // batch.shard.world_size)
-            rows, fits = most * per_example, batch.shard.size_of(batch.size) <= most
+            share = max(1, examples // batch.shard.world_size)
+            most, fits = share * per_example, batch.shard.size_of(batch.size) <= share
         if tokens is not None:
             # An auxiliary model may embed further rows before the backward pass.
             needed = 1 + self._extra_views / per_example
             fits = fits and batch.rows.padded_tokens * needed <= tokens
-        return batch.rows.limited(rows, tokens), not fits
+        rows = batch.rows.limited(most, tokens)
+        if fits:
+            return rows, len(rows.chunks)
+        # What an auxiliary model embeds with gradient comes before the encoder's chunks in the backward pass.
+        return rows, 0 if self._extra_views else rows.last_within(most, tokens)
 
     @property
     def _extra_views(self) -> int:
@@ -198,8 +202,7 @@ class STSModule(pl.LightningModule):
 
     def embed_views(self, batch: Batch[TokenizedBatch]) -> Tensor:
         """Return the embeddings of the whole batch of all processes, shape (V, B, D), float32."""
-        rows, recompute = self.chunks_of(batch)
-        return self._gather(self.encoder(rows, recompute, keep_last=True), batch)
+        return self._gather(self.encoder(*self.chunks_of(batch)), batch)
 
     def _gather(self, vectors: Tensor, batch: Batch[TokenizedBatch]) -> Tensor:
         """Gather the rows of each process, (V * b, D), into the batch, (V, B, D)."""
@@ -217,11 +220,10 @@ class STSModule(pl.LightningModule):
         """Run the encoder, and return what an auxiliary model may read."""
         from sts_lightning.training.auxiliary.base import Step
 
-        rows, recompute = self.chunks_of(batch)
-        # What an auxiliary model embeds with gradient comes before the encoder's chunks in the backward pass.
-        pooled = self.encoder(rows, recompute, project=False, keep_last=self._extra_views == 0)
+        rows, kept = self.chunks_of(batch)
+        pooled = self.encoder(rows, kept, project=False)
         position = (self.seed, self.current_epoch, batch_idx)
-        return Step(self.encoder, batch, rows, recompute, pooled, position, self.agree)
+        return Step(self.encoder, batch, rows, kept < len(rows.chunks), pooled, position, self.agree)
 
     def training_step(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Tensor:
         """Return the loss of a batch.
@@ -375,11 +377,12 @@ class STSModule(pl.LightningModule):
 
     def _smaller(self) -> int:
         """Return the padded tokens of the next smaller micro batches; 0 where each has one row already."""
-        chunks, recompute = self.chunks_of(self._batch)
-        rows, width = chunks.largest_chunk
-        # Without recomputation all chunks were in memory: the first remedy is to keep one at a time.
-        divide = recompute or len(chunks.chunks) == 1
-        return self.budget.smaller(rows, width) if divide else rows * width
+        batch, kept = self.chunks_of(self._batch)
+        rows, width = batch.largest_chunk
+        held = sum(chunk["input_ids"].numel() for chunk in batch.chunks[len(batch.chunks) - kept :])
+        if held > rows * width:  # recomputation comes before smaller chunks
+            return max(rows * width, round(0.75 * held))
+        return self.budget.smaller(rows, width)
 
     def _shrink(self, tokens: int) -> None:
         self.budget.shrink(tokens)

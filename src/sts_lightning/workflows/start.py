@@ -133,7 +133,8 @@ def _for_folder(folder: RunFolder, cfg: DictConfig, resume: bool = False) -> Dic
     if folder.state == "new":
         return cfg
     stored = OmegaConf.create(folder.settings())
-    for key in ("precision", "model.dtype", "trainer.chunk_tokens", "trainer.deterministic"):
+    decided = ("chunk_tokens", "launch_tokens", "deterministic")
+    for key in ("precision", "model.dtype", *(f"trainer.{name}" for name in decided)):
         if OmegaConf.select(cfg, key) == "auto":
             OmegaConf.update(cfg, key, OmegaConf.select(stored, key))
     if not resume:

@@ -9,6 +9,7 @@ import math
 import re
 import signal
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import lightning.pytorch as pl
@@ -30,6 +31,7 @@ from sts_lightning.core.hardware import (
     allow_nondeterminism,
     disable_cuda,
     keep_freed_memory,
+    local_card,
     resolve_machine,
     set_cublas_workspace,
     weights_device,
@@ -148,9 +150,13 @@ def prepare(
     model_type = encoder.plain_backbone.config.model_type
     if model_type in NONDETERMINISTIC_ON_CUDA:  # known by the model alone, and before the Trainer is told
         machine = allow_nondeterminism(machine, cfg.trainer, model_type)
+    if machine.launch_tokens == "auto":
+        launch = encoder.launch_tokens(local_card(), machine.precision) if machine.accelerator == "gpu" else 0
+        machine = replace(machine, launch_tokens=launch)
+    chunks: dict[str, Any] = {"chunk_tokens": machine.chunk_tokens, "launch": machine.launch_tokens}
     data.connect(  # with the lengths that have been set by now; a loader cannot be made before
-        encoder.prepare(machine.chunk_tokens, training=True),
-        encoder.prepare(machine.chunk_tokens, training=False),
+        encoder.prepare(training=True, **chunks),
+        encoder.prepare(training=False, **chunks),
         encoder.tokenizer,
     )
     data.numbered = [

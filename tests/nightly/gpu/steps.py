@@ -63,7 +63,7 @@ def step(
     torch.manual_seed(2)
     # As Lightning does: each use of a weight is converted by itself, and its gradients are summed in float32.
     with torch.autocast(device.type, torch.bfloat16, enabled=mixed, cache_enabled=False):
-        embedded = encoder(rows, recompute).unflatten(0, (views, -1))
+        embedded = encoder(rows, 0 if recompute else None).unflatten(0, (views, -1))
         with torch.autocast(device.type, enabled=False):
             more = further(loss, len(TEXTS), dimension=encoder.dimension)
             given = {

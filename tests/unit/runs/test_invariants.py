@@ -25,7 +25,7 @@ BASE = (*SHORT_RUN, "auxiliary=teacher", "auxiliary.sources=[a]")
 
 FREE = {
     "trainer": (
-        "devices num_nodes micro_batch_size chunk_tokens gradient_checkpointing cpu_fallback "
+        "devices num_nodes micro_batch_size chunk_tokens launch_tokens gradient_checkpointing cpu_fallback "
         "log_every_n_steps save_every keep_every keep_state"
     ),
     "": "data_root papers logger cache_dir trust traceback resume plan",

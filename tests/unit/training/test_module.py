@@ -165,9 +165,9 @@ def test_rows_of_an_auxiliary_model_count_too() -> None:
     unused: Any = None
     module = STSModule(encoder, make("infonce"), unused, unused, auxiliary=second).train()
     rows = encoder.prepare(10_000, training=True)([["a " * 15] * 8], [None])
-    for tokens, recompute in ((2 * 8 * 17, False), (2 * 8 * 17 - 1, True)):
+    for tokens, kept in ((2 * 8 * 17, 1), (2 * 8 * 17 - 1, 0)):
         module.budget.tokens = tokens
-        assert module.chunks_of(Batch(rows, 1, None, 8))[1] == recompute
+        assert module.chunks_of(Batch(rows, 1, None, 8))[1] == kept
 
 
 def test_memory_that_ran_out_in_a_batch_that_is_kept() -> None:
@@ -175,16 +175,18 @@ def test_memory_that_ran_out_in_a_batch_that_is_kept() -> None:
     encoder = tiny_bert()
     unused: Any = None
     texts = ["a " * 15] * 8
-    for chunk_tokens, limits in ((8 * 17, [8 * 17, 6 * 17, 4 * 17]), (10_000, [12 * 17, 9 * 17])):
+    for chunk_tokens, limits in ((8 * 17, [12 * 17, 6 * 17, 4 * 17]), (10_000, [12 * 17, 9 * 17])):
         module = STSModule(encoder, make("infonce"), unused, unused, micro_batch_size=8).train()
         module._trainer = SimpleNamespace(global_step=0)  # type: ignore[assignment]
         rows = encoder.prepare(chunk_tokens, training=True)([texts, texts], [None, None])
         module.on_train_batch_start(Batch(rows, 2, None, 8), 0)
-        assert not module.chunks_of(module._batch)[1]
+        chunks, kept = module.chunks_of(module._batch)
+        assert kept == len(chunks.chunks)
         for limit in limits:
             assert module._smaller() == limit
             module._shrink(limit)
-            assert module.chunks_of(module._batch)[1]
+            chunks, kept = module.chunks_of(module._batch)
+            assert 1 <= kept < len(chunks.chunks)
     module.on_train_batch_start(Batch(encoder.prepare(9, True)([["x"]], [None]), 1, None, 1), 0)
     assert module._smaller() == 0
 
@@ -210,7 +212,7 @@ def test_recomputation_keeps_no_activations() -> None:
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            encoder.train()(rows, recompute)
+            encoder.train()(rows, 0 if recompute else None)
         return sum(kept.values())
 
     assert saved(recompute=True) < saved(recompute=False) / 5

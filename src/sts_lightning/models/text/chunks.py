@@ -5,13 +5,79 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-CHUNK_COST = 4
-"""Each chunk takes further time, about that of a quarter of its tokens: Python, and the start of kernels."""
+CHUNK_COST, LAUNCH_COST = 4, 8
+"""What each chunk takes besides its tokens, as a part of the most tokens of a chunk, or of its launch.
+
+On a CPU these are Python and the start of kernels; on a GPU quantised weights are unpacked once a pass.
+"""
+
+
+PADDED = ("input_ids", "attention_mask", "position_ids")
+"""Tensors of a chunk that have a column for each token."""
+
+
+class Division(NamedTuple):
+    r"""How rows are divided into chunks.
+
+    A chunk of t padded tokens costs :math:`\max(l, t + l / 8)` tokens, where l is the launch; without one,
+    :math:`t + T / 4`, where T is the most tokens of a chunk.
+
+    Attributes:
+        tokens: Maximum number of tokens of a chunk, padding included; a longer row is one chunk.
+        launch: Tokens that a GPU computes while the host launches the kernels of a chunk: a smaller chunk
+            takes as long. 0 on a CPU, which does one after the other.
+        rows: Maximum number of rows of a chunk; None for any.
+    """
+
+    tokens: int
+    launch: int = 0
+    rows: int | None = None
+
+    def within(self, rows: int | None, tokens: int | None) -> Division:
+        """Return the division with further limits; None for no further one."""
+        rows = rows if self.rows is None else min(self.rows, rows or self.rows)
+        return self._replace(tokens=min(self.tokens, tokens or self.tokens), rows=rows)
+
+    def most_rows(self, width: int) -> int:
+        """Return the number of rows of a chunk that is so many tokens wide."""
+        most = max(1, self.tokens // width)
+        return most if self.rows is None else min(most, self.rows)
+
+    def spans(self, lengths: np.ndarray) -> list[slice]:
+        """Divide rows into the chunks that cost the least, by dynamic programming.
+
+        Args:
+            lengths: Number of tokens of each row, in descending order.
+
+        Returns:
+            The chunks, in order.
+        """
+        each = self.launch // LAUNCH_COST or self.tokens // CHUNK_COST
+        cost = np.zeros(len(lengths) + 1, dtype=np.int64)  # of the rows from each one on
+        ends = [0] * len(lengths)
+        for start in reversed(range(len(lengths))):
+            width = int(lengths[start])
+            most = min(self.most_rows(width), len(lengths) - start)
+            # Among equal costs, the largest chunk is taken.
+            costs = np.maximum(self.launch, width * np.arange(most, 0, -1) + each)
+            costs += cost[start + 1 : start + most + 1][::-1]
+            index = int(costs.argmin())
+            ends[start], cost[start] = start + most - index, costs[index]
+        chunks, start = [], 0
+        while start < len(lengths):
+            chunks.append(slice(start, ends[start]))
+            start = ends[start]
+        return chunks
+
+
+UNDIVIDED = Division(2**62)
 
 
 @dataclass
@@ -32,6 +98,8 @@ class TokenizedBatch:
         num_tokens: Number of tokens in all chunks, padding excluded.
         baseline: Index of each sentence's bare template, from 0 to M - 1, (N,), or None.
         truncated: Number of sentences that were truncated, counted in evaluation alone.
+        division: How the rows were divided into chunks.
+        pad_id: Id of the pad token.
     """
 
     chunks: list[dict[str, Tensor]]
@@ -40,6 +108,8 @@ class TokenizedBatch:
     num_tokens: int
     baseline: Tensor | None = None
     truncated: int = 0
+    division: Division = UNDIVIDED
+    pad_id: int = 0
 
     def in_sentence_order(self, vectors: Tensor) -> Tensor:
         """Put the vectors of the chunks' rows in the order of the sentences, and subtract the bare templates.
@@ -64,24 +134,27 @@ class TokenizedBatch:
         return list(rows.split([len(chunk["input_ids"]) for chunk in self.chunks]))
 
     def limited(self, most_rows: int | None = None, most_tokens: int | None = None) -> TokenizedBatch:
-        """Return the same batch in chunks of at most so many rows and padded tokens, at least one row each.
+        """Return the same batch, divided into chunks of at most so many rows and padded tokens.
 
-        Chunks that are small enough stay as they are: only their shapes are looked at.
+        Where all chunks are small enough, only their shapes are looked at.
         """
-        pieces: list[dict[str, Tensor]] = []
-        for chunk in self.chunks:
-            rows, width = chunk["input_ids"].shape
-            if rows <= _rows_that_fit(most_rows, most_tokens, width, rows):
-                pieces.append(chunk)
-                continue
-            lengths, start = chunk["attention_mask"].sum(dim=1).tolist(), 0
-            while start < rows:
-                width = max(lengths[start:])
-                end = start + _rows_that_fit(most_rows, most_tokens, width, rows)
-                width = max(lengths[start:end])
-                pieces.append({name: values[start:end, :width] for name, values in chunk.items()})
-                start = end
-        return replace(self, chunks=pieces)
+        division = self.division.within(most_rows, most_tokens)
+        shapes = [chunk["input_ids"].shape for chunk in self.chunks]
+        if all(rows <= division.most_rows(width) for rows, width in shapes):
+            return self
+        # Bare templates are a chunk of their own.
+        groups = [self.chunks] if self.baseline is None else [self.chunks[:-1], self.chunks[-1:]]
+        chunks = [chunk for group in groups for chunk in _divided(group, division, self.pad_id)]
+        return replace(self, chunks=chunks, division=division)
+
+    def last_within(self, most_rows: int | None, most_tokens: int | None) -> int:
+        """Return how many of the last chunks together have at most so many rows and tokens; at least 1."""
+        rows = tokens = 0
+        for count, chunk in enumerate(reversed(self.chunks)):
+            rows, tokens = rows + len(chunk["input_ids"]), tokens + chunk["input_ids"].numel()
+            if rows > (most_rows or rows) or tokens > (most_tokens or tokens):
+                return max(1, count)
+        return len(self.chunks)
 
     @property
     def padded_tokens(self) -> int:
@@ -102,14 +175,34 @@ def to_device(values: Tensor, device: torch.device) -> Tensor:
     return values.pin_memory().to(device, non_blocking=True)
 
 
-def _rows_that_fit(most_rows: int | None, most_tokens: int | None, width: int, rows: int) -> int:
-    fitting = rows if most_tokens is None else max(1, most_tokens // width)
-    return min(rows, fitting, most_rows or rows)
+def _divided(chunks: list[dict[str, Tensor]], division: Division, pad_id: int) -> list[dict[str, Tensor]]:
+    """Divide the rows of chunks anew."""
+    lengths = torch.cat([chunk["attention_mask"].sum(dim=1) for chunk in chunks]).cpu().numpy()
+    # Of rows that are not in order of length a chunk is as wide as the longest one from its first row on.
+    widths = np.maximum.accumulate(lengths[::-1])[::-1]
+    ends = np.cumsum([len(chunk["input_ids"]) for chunk in chunks])
+    divided = []
+    for span in division.spans(widths):
+        width, pieces = int(lengths[span].max()), []
+        for chunk, end in zip(chunks, ends, strict=True):
+            start = end - len(chunk["input_ids"])
+            rows = slice(max(0, span.start - start), max(0, span.stop - start))
+            if len(chunk["input_ids"][rows]):
+                pieces.append({name: values[rows] for name, values in chunk.items()})
+        joined = {}
+        for name in pieces[0]:
+            values = [piece[name] for piece in pieces]
+            if name in PADDED:
+                value = pad_id if name == "input_ids" else 0
+                values = [F.pad(rows, (0, width - rows.shape[1]), value=value) for rows in values]
+            joined[name] = torch.cat(values)
+        divided.append(joined)
+    return divided
 
 
 def chunk(
     ids: list[list[int]],
-    chunk_tokens: int,
+    division: Division,
     pad_id: int,
     mask_at: Sequence[int] | None = None,
 ) -> TokenizedBatch:
@@ -117,7 +210,7 @@ def chunk(
 
     Args:
         ids: Token ids of each row.
-        chunk_tokens: Maximum number of tokens of a chunk, padding included; a longer row is one chunk.
+        division: How they are divided.
         pad_id: Id of the pad token.
         mask_at: Position of each row's mask token that is pooled, with padding on the right; None without.
     """
@@ -130,38 +223,10 @@ def chunk(
             pad_id,
             None if mask_at is None else [mask_at[row] for row in order[span]],
         )
-        for span in spans(lengths[order], chunk_tokens)
+        for span in division.spans(lengths[order])
     ]
-    return TokenizedBatch(chunks, torch.from_numpy(np.argsort(order)), order, int(lengths.sum()))
-
-
-def spans(lengths: np.ndarray, chunk_tokens: int) -> list[slice]:
-    """Divide rows into chunks such that padding and number of chunks cost the least, by dynamic programming.
-
-    Each chunk costs its padded tokens and a `CHUNK_COST`-th of ``chunk_tokens``.
-
-    Args:
-        lengths: Number of tokens of each row, in descending order.
-        chunk_tokens: As for `chunk`.
-
-    Returns:
-        The chunks, in order.
-    """
-    cost = np.zeros(len(lengths) + 1, dtype=np.int64)  # of the rows from each one on
-    ends = [0] * len(lengths)
-    for start in reversed(range(len(lengths))):
-        width = int(lengths[start])
-        most = min(max(1, chunk_tokens // width), len(lengths) - start)
-        # Among equal costs, the largest chunk is taken.
-        costs = width * np.arange(most, 0, -1) + cost[start + 1 : start + most + 1][::-1]
-        index = int(costs.argmin())
-        ends[start] = start + most - index
-        cost[start] = costs[index] + chunk_tokens // CHUNK_COST
-    chunks, start = [], 0
-    while start < len(lengths):
-        chunks.append(slice(start, ends[start]))
-        start = ends[start]
-    return chunks
+    inverse_order = torch.from_numpy(np.argsort(order))
+    return TokenizedBatch(chunks, inverse_order, order, int(lengths.sum()), division=division, pad_id=pad_id)
 
 
 def pad(

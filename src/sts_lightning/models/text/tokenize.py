@@ -14,7 +14,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 from sts_lightning.core.choices import Augmentation, Role
 from sts_lightning.core.errors import ConfigError, check_choice
 from sts_lightning.models.encoding import EncodingConfig
-from sts_lightning.models.text.chunks import TokenizedBatch, chunk, pad
+from sts_lightning.models.text.chunks import Division, TokenizedBatch, chunk, pad
 from sts_lightning.models.text.lengths import Lengths
 from sts_lightning.models.text.template import SLOT, edit, fill_mask, truncate_rows, truncate_texts
 
@@ -240,19 +240,22 @@ class SentenceTokenizer:
         truncated = 0 if max_length is None else sum(len(row) > max_length for row in rows)
         return Unseen(truncated, content.count(self.tokenizer.unk_token_id), len(content))
 
-    def rows(self, sentences: Sequence[str], chunk_tokens: int, role: Role | None = None) -> TokenizedBatch:
+    def rows(
+        self, sentences: Sequence[str], chunk_tokens: int, role: Role | None = None, launch: int = 0
+    ) -> TokenizedBatch:
         """Edit and tokenise as in evaluation, with the bare templates to subtract, if any, in the last chunk.
 
         Args:
             sentences: Texts, N of them.
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
             role: Role of all sentences; None for ``template``.
+            launch: See `Division`.
         """
         template = self.template_of(role)
         if (how := self.config.text_edit) != "none":
             sentences = [edit(text, how) for text in sentences]
         ids, truncated = self._ids(sentences, template, self.lengths.eval)
-        batch = self._chunk([ids], [template], chunk_tokens, self.config.subtracts)
+        batch = self._chunk([ids], [template], Division(chunk_tokens, launch), self.config.subtracts)
         return replace(batch, truncated=truncated)
 
     def evaluation_rows(
@@ -267,6 +270,7 @@ class SentenceTokenizer:
         augmentations: Sequence[Augmentation | None],
         chunk_tokens: int,
         by_role: bool = True,
+        launch: int = 0,
     ) -> TokenizedBatch:
         """Tokenise the views of a batch as in training, one view after the other.
 
@@ -277,6 +281,7 @@ class SentenceTokenizer:
             augmentations: Augmentation of each view, None for an unchanged one.
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
             by_role: Whether the views have roles; otherwise ``template`` is that of all.
+            launch: See `Division`.
 
         Raises:
             ConfigError: The number of view templates is not the number of views.
@@ -296,7 +301,8 @@ class SentenceTokenizer:
             self._ids(sentences, template, self.lengths.train, augment)[0]
             for sentences, template, augment in zip(views, templates, augmentations, strict=True)
         ]
-        batch = self._chunk(ids, templates, chunk_tokens, self.config.denoise != "none")
+        division = Division(chunk_tokens, launch)
+        batch = self._chunk(ids, templates, division, self.config.denoise != "none")
         for rows in batch.chunks if after_view is not None else ():
             last = rows["attention_mask"].sum(dim=1, keepdim=True) - 1
             rows["view_positions"] = last - torch.tensor(after_view)
@@ -306,14 +312,14 @@ class SentenceTokenizer:
         self,
         ids: list[list[list[int]]],
         templates: Sequence[str | None],
-        chunk_tokens: int,
+        division: Division,
         denoise: bool,
     ) -> TokenizedBatch:
         rows = [row for view in ids for row in view]
         pairs = zip(templates, ids, strict=True)
         at = [position for template, view in pairs for position in self._mask_at(template, view)]
         mask_at = at if len(at) == len(rows) else None
-        batch = chunk(rows, chunk_tokens, self.tokenizer.pad_token_id, mask_at)
+        batch = chunk(rows, division, self.tokenizer.pad_token_id, mask_at)
         return self._with_baselines(batch, ids, templates) if denoise else batch
 
     def _mask_at(self, template: str | None, rows: Sequence[Sequence[int]]) -> list[int]:
@@ -364,8 +370,14 @@ class SentenceTokenizer:
         )
         order = np.concatenate([batch.order, np.arange(len(baseline), len(baseline) + len(texts))])
         num_tokens = batch.num_tokens + sum(map(len, texts))
-        chunks = [*batch.chunks, extra]
-        return TokenizedBatch(chunks, inverse_order, order, num_tokens, torch.tensor(baseline))
+        return replace(
+            batch,
+            chunks=[*batch.chunks, extra],
+            inverse_order=inverse_order,
+            order=order,
+            num_tokens=num_tokens,
+            baseline=torch.tensor(baseline),
+        )
 
     def _added_by(self, template: str | None) -> int:
         return 0 if template is None else sum(map(len, self.split(template)))

@@ -35,7 +35,7 @@ class SecondEncoder(AuxiliaryModel):
     def forward(self, step: Step) -> Tensor:
         """Embed the first view of the whole batch, (B, D)."""
         count = len(step.pooled) // step.batch.num_views
-        vectors: Tensor = self.encoder(first_sentences(step.rows, count), step.recompute)
+        vectors: Tensor = self.encoder(first_sentences(step.rows, count), 0 if step.recompute else None)
         return step.gather(vectors[None])[0]
 
 

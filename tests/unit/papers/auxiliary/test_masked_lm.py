@@ -34,7 +34,7 @@ def made(
 
 def step(encoder: Any, chunk_tokens: int = 1000, recompute: bool = False) -> Step:
     rows = encoder.prepare(chunk_tokens, training=True)([TEXTS, TEXTS[::-1]], [None, None])
-    pooled = encoder(rows, recompute, project=False)
+    pooled = encoder(rows, 0 if recompute else None, project=False)
     return step_alone(encoder, Batch(rows, 2, None, 3), pooled, recompute)
 
 
