@@ -32,9 +32,7 @@ Config = Callable[..., DictConfig]
 
 @pytest.mark.parametrize("experiment", SINGLE)
 def test_a_recipe_trains(experiment: str, config: Config, tmp_path: Path, uninterrupted: Path) -> None:
-    """Without quantisation, which is not emulated."""
-    plain = [] if "trainer=cpu" not in overrides(experiment) else ["model.quantization=none"]
-    run_emulated(tmp_path, config(*overrides(experiment, uninterrupted), *plain, *ON_GPU))
+    run_emulated(tmp_path, config(*overrides(experiment, uninterrupted), *ON_GPU))
     assert np.isfinite(losses(tmp_path)).all()
     assert metrics(tmp_path)["machine"]["accelerator"] == "gpu"
 
