@@ -55,6 +55,7 @@ def plain(weight: Any) -> Tensor:
 def emulated_nf4() -> Iterator[None]:
     """Let linear layers be quantised on the card, moved to it and back."""
     from bitsandbytes.nn.modules import Linear4bit
+    from transformers import modeling_utils
     from transformers.integrations.bitsandbytes import Bnb4bitDeserialize, Bnb4bitQuantize
 
     apply: Any = nn.Module._apply
@@ -86,6 +87,8 @@ def emulated_nf4() -> Iterator[None]:
 
     with (
         mock.patch.dict(os.environ, HF_DEACTIVATE_ASYNC_LOAD="1"),  # other threads do not see the card
+        # It reckons with a card of more than 1.2 GiB.
+        mock.patch.object(modeling_utils, "caching_allocator_warmup", lambda *_: None),
         mock.patch.object(Linear4bit, "_apply", moved),
         mock.patch.object(Bnb4bitQuantize, "convert", placed(Bnb4bitQuantize.convert)),
         mock.patch.object(Bnb4bitDeserialize, "convert", placed(Bnb4bitDeserialize.convert)),
