@@ -332,7 +332,9 @@ def _resolved(
     func: Any, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Any, Sequence[Any], dict[str, Any]]:
     """Name the devices of conversions, which C++ does not know."""
-    if func is Tensor.cuda:
+    if func is torch.device and args and isinstance(args[0], int):
+        args = (_device(args[0]),)
+    elif func is Tensor.cuda:
         func, args = Tensor.to, (args[0], CUDA)
     elif func is Tensor.type_as:
         func = Tensor.to
@@ -340,9 +342,14 @@ def _resolved(
         args, kwargs = _destination(args, dict(kwargs))
     elif func is Tensor.__setitem__ and isinstance(args[2], bool | int | float):
         args = (*args[:2], torch.tensor(args[2], dtype=args[0].dtype))  # C++ does so on CUDA alone
-    elif kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "cuda":
+    elif kwargs.get("device") is not None and _device(kwargs["device"]).type == "cuda":
         kwargs = {**kwargs, "device": CUDA}  # PyTorch would ask the driver for the current one
     return func, args, kwargs
+
+
+def _device(named: Any) -> torch.device:
+    """Return a device; a torch without CUDA knows none for a number."""
+    return torch.device("cuda", named) if isinstance(named, int) else torch.device(named)
 
 
 def _is_meta(value: Any) -> bool:
@@ -364,7 +371,7 @@ def _destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[
     if rest:
         kwargs["dtype"], *rest = rest
     named = kwargs.pop("device", None)
-    device = tensor.device if named is None else torch.device(named)
+    device = tensor.device if named is None else _device(named)
     if device.type == "cuda":
         device = CUDA
     rest = [kwargs.pop("dtype", None) or tensor.dtype, *rest]
@@ -574,6 +581,8 @@ def emulated_gpu(total_memory: int = 80 * 2**30) -> Iterator[EmulatedGPU]:
     import lightning.fabric.accelerators.cuda as fabric
     import peft  # noqa: F401  # likewise
 
+    from tests.support.emulated_nf4 import emulated_nf4
+
     gpu = EmulatedGPU(total_memory)
     functions = Functions()
     operations = Operations(gpu, functions)
@@ -658,6 +667,7 @@ def emulated_gpu(total_memory: int = 80 * 2**30) -> Iterator[EmulatedGPU]:
         stack.enter_context(mock.patch.object(Operations, "entered", operations))
         stack.callback(torch._C._set_only_lift_cpu_tensors, lifts)
         torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device="cuda")
+        stack.enter_context(emulated_nf4())
         stack.enter_context(functions)
         stack.enter_context(operations)
         yield gpu

@@ -32,6 +32,8 @@ TOY_RUN = [
 
 DECODER = ["model=tiny_mistral", "prompt=eol"]
 
+QUANTISED = [*DECODER, "model.quantization=4bit"]
+
 
 class ThirdStep(Callback):
     """Records what the host waits for from the start of the third step to the start of the fourth."""

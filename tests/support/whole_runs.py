@@ -59,9 +59,10 @@ def same_results(one: Path, two: Path) -> None:
     left, right = metrics(one), metrics(two)
     for key in ("dev", "dev_untuned", "test", "best_step", "steps", "data"):
         assert left[key] == right[key], key
-    assert weights(one).keys() == weights(two).keys()
-    for name, value in weights(one).items():
-        assert torch.equal(value, weights(two)[name]), name
+    here, there = weights(one), weights(two)
+    assert here.keys() == there.keys()
+    for name, value in here.items():
+        assert torch.equal(value, there[name]), name
     timed = {"steps_per_second", "tokens_per_second"}
     rows = [
         [{k: v for k, v in row.items() if k not in timed} for row in RunFolder(r).history()]

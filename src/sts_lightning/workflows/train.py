@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import inspect
 import logging
 import math
@@ -91,6 +92,8 @@ def run_training(
     Raises:
         UserError: Configuration, data or checkpoint cannot be used, or the training cannot go on.
     """
+    # Trainer, module and callbacks refer to each other: those of an earlier run would keep its model.
+    gc.collect()
     clock = RunClock()
     experiment = prepare(run, cfg, (clock, *callbacks), resume_command)
     # One without a log has its configuration alone, written while the run that it starts from trained.

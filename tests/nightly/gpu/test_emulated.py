@@ -15,14 +15,15 @@ from omegaconf import DictConfig
 import sts_lightning
 from sts_lightning.core.errors import TrainingError
 from sts_lightning.evaluation.score import score_data
+from sts_lightning.export.export import export
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import train
 from sts_lightning.workflows.evaluate import evaluate_in
 from sts_lightning.workflows.start import train_in
 from tests.runs.conftest import uninterrupted as uninterrupted
-from tests.support.emulated_gpu import emulated_gpu
-from tests.support.emulated_runs import DECODER, ON_GPU, TOY_RUN, Shrinking, run_emulated
+from tests.support.emulated_gpu import EmulatedGPU, emulated_gpu
+from tests.support.emulated_runs import DECODER, ON_GPU, QUANTISED, TOY_RUN, Shrinking, run_emulated
 from tests.support.recipes import SINGLE, losses, overrides
 from tests.support.sentences import TEXTS
 from tests.support.whole_runs import metrics
@@ -32,9 +33,7 @@ Config = Callable[..., DictConfig]
 
 @pytest.mark.parametrize("experiment", SINGLE)
 def test_a_recipe_trains(experiment: str, config: Config, tmp_path: Path, uninterrupted: Path) -> None:
-    """Without quantisation, which is not emulated."""
-    plain = [] if "trainer=cpu" not in overrides(experiment) else ["model.quantization=none"]
-    run_emulated(tmp_path, config(*overrides(experiment, uninterrupted), *plain, *ON_GPU))
+    run_emulated(tmp_path, config(*overrides(experiment, uninterrupted), *ON_GPU))
     assert np.isfinite(losses(tmp_path)).all()
     assert metrics(tmp_path)["machine"]["accelerator"] == "gpu"
 
@@ -83,7 +82,7 @@ def test_vectors_of_a_teacher(config: Config, tmp_path: Path, uninterrupted: Pat
 def test_micro_batches_are_found_and_become_smaller_where_memory_runs_out(
     config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = [*TOY_RUN, *DECODER, "trainer.micro_batch_size=auto"]
+    settings = [*TOY_RUN, *QUANTISED, "trainer.micro_batch_size=auto"]
     with emulated_gpu(total_memory=12 * 2**20) as gpu:
         train_in(tmp_path, config(*settings), callbacks=[Shrinking(gpu, step=3, left=2 * 2**20)])
     assert "memory ran out at step 3, which is repeated" in caplog.text
@@ -132,8 +131,18 @@ def test_the_untuned_model_is_scored_on_the_gpu(
         return score_data(encoder, *rest)
 
     monkeypatch.setattr(train, "score_data", watched)
-    run_emulated(tmp_path, config(*TOY_RUN, "model=tiny_bert", "evaluation.untuned=true"))
+    run_emulated(tmp_path, config(*TOY_RUN, *QUANTISED, "evaluation.untuned=true"))
     assert seen == ["cuda"]
+
+
+class MemoryAtStart(Callback):
+    """Adds the memory in use before the first step to a list, since what holds a callback holds the model."""
+
+    def __init__(self, gpu: EmulatedGPU, found: list[int]) -> None:
+        self.gpu, self.found = gpu, found
+
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        self.found.append(self.gpu.used)
 
 
 def test_a_run_starts_from_another_and_is_read_on_the_gpu(config: Config, tmp_path: Path) -> None:
@@ -158,3 +167,19 @@ def test_a_run_starts_from_another_and_is_read_on_the_gpu(config: Config, tmp_pa
         with emulated_gpu():
             scores[accelerator] = evaluate_in(tmp_path / accelerator, config(*settings, of="eval"))
     assert scores["gpu"] == pytest.approx(scores["cpu"], abs=0.1)
+
+
+def test_a_quantised_run_starts_from_another_and_is_read_and_exported(config: Config, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    used: list[int] = []
+    with emulated_gpu() as gpu:
+        train_in(first, config(*TOY_RUN, *QUANTISED), callbacks=[MemoryAtStart(gpu, used)])
+        settings = [*TOY_RUN, *QUANTISED, f"init_from={first}"]
+        train_in(second, config(*settings), callbacks=[MemoryAtStart(gpu, used)])
+        assert used[1] == used[0]
+        vectors = sts_lightning.load(second).encode(TEXTS)
+        export(second, tmp_path / "merged", "merged")
+        export(second, tmp_path / "adapter", "adapter")
+    np.testing.assert_allclose(sts_lightning.load(second).encode(TEXTS), vectors, atol=1e-5)
+    for folder in ("merged", "adapter"):
+        np.testing.assert_allclose(sts_lightning.load(tmp_path / folder).encode(TEXTS), vectors, atol=1e-5)

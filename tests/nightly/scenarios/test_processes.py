@@ -49,6 +49,27 @@ def test_stopped_and_resumed_equals_uninterrupted(cli: Cli, tmp_path: Path) -> N
     same_results(tmp_path / "whole", tmp_path / "cut")
 
 
+def test_two_processes_train_on_quantised_weights_as_one_does(
+    cli: Cli, config: Callable[..., DictConfig], tmp_path: Path
+) -> None:
+    how = [
+        *SETTINGS,
+        "model=tiny_mistral",
+        "prompt=eol",
+        "model.quantization=4bit",
+        "model.adapter.lora_dropout=0",
+        "data.train_size=40",
+        "data.dev_size=8",
+        "data.test_size=8",
+        "trainer.micro_batch_size=auto",
+    ]
+    train_in(tmp_path / "one", config(*how))
+    done = cli("train.py", *how, *several(2), "hydra.run.dir=two")
+    assert done.returncode == 0, done.stderr
+    same(tmp_path / "one", tmp_path / "two")
+    assert metrics(tmp_path / "two")["processes"] == 2
+
+
 SLOW_LOGGER = """
 import os
 import signal

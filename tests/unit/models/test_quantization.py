@@ -17,6 +17,8 @@ from transformers.pytorch_utils import Conv1D
 from sts_lightning.core.choices import Quantization
 from sts_lightning.export.merged import write_merged
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading.folder import write_model
+from sts_lightning.models.loading.pipeline import read_model
 from sts_lightning.models.loading.quantization import dequantized
 from sts_lightning.testing.tiny_decoders import tiny_llama, tiny_mistral
 from tests.support.decoders import FAMILIES, Make, cosines, decoder, lora
@@ -146,3 +148,12 @@ def test_what_8_bit_layers_keep_beside_their_weights_moves_with_them() -> None:
     assert not before & {layer.weight.data_ptr() for layer in layers}
     assert all(layer.state.CB.data_ptr() == layer.weight.data_ptr() for layer in layers)
     np.testing.assert_array_equal(encoder.encode(SENTENCES), vectors)
+
+
+def test_a_quantised_base_without_a_name_is_read_and_written_again(tmp_path: Path) -> None:
+    encoder = decoder(tiny_mistral, hidden_size=64, quantization="4bit", adapter=lora())
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        write_model(encoder, folder)
+        read, _ = read_model(str(folder))
+        np.testing.assert_array_equal(read.eval().encode(SENTENCES), encoder.eval().encode(SENTENCES))
+        encoder = read

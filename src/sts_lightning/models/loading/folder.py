@@ -38,6 +38,7 @@ from sts_lightning.models.loading.backbone import restrain_library
 from sts_lightning.models.loading.checks import copy_weights
 from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, ModelFiles
 from sts_lightning.models.loading.own_file import BASE, TRAINING, read_own, read_training
+from sts_lightning.models.loading.quantization import forget_reading
 from sts_lightning.models.pooling import Pooling, width
 from sts_lightning.models.text.template import SLOT
 from sts_lightning.models.text.tokenizer_files import save_tokenizer, save_with_template
@@ -209,6 +210,7 @@ def save_weights(encoder: SentenceEncoder, folder: Path) -> None:
 
 def save_base(encoder: SentenceEncoder, folder: Path) -> None:
     """Write the backbone without its adapter."""
+    forget_reading(encoder.plain_backbone)
     encoder.plain_backbone.save_pretrained(folder)
     path = folder / "model.safetensors"
     weights = {

@@ -102,10 +102,7 @@ def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
         if is_quantized(module) and getattr(module, "source_cls", None) is Conv1D
     ]
     backbone = backbone.dequantize()
-    # The library cannot turn round how it read quantised tensors of a file, and would try when it writes.
-    conversions: Any = getattr(backbone, "_weight_conversions", None) or []
-    kept: Any = [each for each in conversions if not _of_bitsandbytes(each)] or None
-    backbone._weight_conversions = kept
+    forget_reading(backbone)
     for name in turned:
         linear: Any = backbone.get_submodule(name)
         layer = Conv1D(linear.out_features, linear.in_features)
@@ -113,6 +110,13 @@ def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
         layer.bias = linear.bias
         backbone.set_submodule(name, layer)
     return backbone
+
+
+def forget_reading(backbone: PreTrainedModel) -> None:
+    """Let the library write a model: it cannot turn round how it read quantised tensors of a file."""
+    conversions: Any = getattr(backbone, "_weight_conversions", None) or []
+    kept: Any = [each for each in conversions if not _of_bitsandbytes(each)] or None
+    backbone._weight_conversions = kept
 
 
 def _of_bitsandbytes(conversion: Any) -> bool:
