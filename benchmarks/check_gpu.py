@@ -284,9 +284,10 @@ def this_card() -> Card:
     from sts_lightning.planning import cost
 
     card = cost.this_card()
-    parts = set(re.findall(r"[a-z]+\d+[a-z]*|\d+", re.sub(r"rtx (?=\d)", "rtx", card.name.lower())))
+    parts = set(re.findall(r"[a-z]+\d+[a-z]*|\d+|pcie", re.sub(r"rtx (?=\d)", "rtx", card.name.lower())))
     known = [name for name in cost.CARDS if set(name.split("-")) <= parts]
-    return replace(cost.CARDS[known[0]], memory=card.memory) if known else card
+    most = max(known, key=lambda name: name.count("-"), default="")  # "h100-pcie" before "h100"
+    return replace(cost.CARDS[most], memory=card.memory) if most else card
 
 
 def versions(bench: Bench) -> str:

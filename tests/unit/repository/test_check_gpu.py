@@ -114,6 +114,7 @@ def test_the_model_is_read_like_any_other(tmp_path: Path) -> None:
     ("card", "known"),
     [
         ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),
         ("NVIDIA A100-SXM4-80GB", "a100-80"),
         ("NVIDIA GeForce RTX 4090", "rtx4090"),
         ("NVIDIA RTX A6000", "a6000"),
