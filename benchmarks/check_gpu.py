@@ -3,8 +3,8 @@
 Steps in the order of their value, within 25 minutes, without data and without the model hub. Each is a
 process of its own with a time limit; one that fails does not stop the next ones. The table at the end is also
 in a file, to paste into an issue, with the end of the output of each step that failed. `--begin 6` leaves out
-steps 1 to 5. `--rehearse` runs the same at tiny shapes on a CPU. Exit status: 0 if all passed, 1 if something
-failed, 2 without a CUDA device.
+steps 1 to 5. `--rehearse` runs the same at tiny shapes on a CPU. A slow card gets smaller batches, and leaves
+out what is too long even so. Exit status: 0 if nothing failed, 1 if something did, 2 without a CUDA device.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from transformers import MistralConfig
 
-    from sts_lightning.planning.cost import Card
+    from sts_lightning.planning.cost import Card, Cost
 
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -47,38 +47,60 @@ MINILM = f"model=minilm loss=pearson {TOY} data.batch_size=256 trainer=gpu"
 WAITS = 20
 """Steps of the run whose synchronisations are counted."""
 
+SHARES = (1, 1 / 2, 1 / 4, 1 / 8, 1 / 16)
+"""Parts of a run's batch, or of its steps, and of its dev and test pairs, that a slow card gets."""
+
+
+class Run(NamedTuple):
+    """Settings of train.py, those of a rehearsal, what a slow card gets less of, and the seconds it has."""
+
+    settings: str
+    smaller: str
+    shrinks: str = ""
+    seconds: int | None = None
+
+
 RUNS = {
-    "front page": (
+    "front page": Run(
         f"model=mistral7b loss=pearson {TOY} model.name={{work}}/mistral4 data.train_size=1280 "
         "data.batch_size=64 trainer.max_epochs=1 trainer.max_steps=20 optim.warmup=2",
         "data.batch_size=8 trainer.max_steps=2",
+        shrinks="data.batch_size",
+        seconds=50,
     ),
-    "32 layers": (
+    "32 layers": Run(
         f"{STAGE1} model.name={{work}}/mistral32 data.train_size=4096 data.batch_size=256 "
-        "trainer.max_epochs=1 trainer.max_steps=8 trainer.val_every=4 trainer.save_every=4",
+        "trainer.max_epochs=1 trainer.max_steps=6 trainer.val_every=3 trainer.save_every=3",
         "data.batch_size=8 trainer.max_steps=2",
+        shrinks="data.batch_size",
+        seconds=180,
     ),
-    "segments": (
+    "segments": Run(
         f"{STAGE1} model.name={{work}}/mistral4 data.train_size=8192 data.batch_size=512 "
-        "trainer.max_epochs=1",
+        "trainer.max_epochs=1 trainer.max_steps=16",
         "data.train_size=64 data.batch_size=16 trainer.max_steps=2",
+        shrinks="trainer.max_steps",  # a smaller batch would not fill the card
+        seconds=50,
     ),
-    "seed": (
+    "seed": Run(
         f"{MINILM} data.train_size=25600 trainer.max_epochs=2 trainer.save_every=10",
         "model=tiny_bert data.train_size=1600 data.batch_size=16",
     ),
-    "waits": (f"{MINILM} data.train_size={256 * WAITS} trainer.max_epochs=1", ""),
-    "CPU": (
+    "waits": Run(f"{MINILM} data.train_size={256 * WAITS} trainer.max_epochs=1", ""),
+    "CPU": Run(
         f"model=tiny_bert {TOY} data.train_size=2000 data.batch_size=16 trainer=cpu trainer.max_epochs=1",
         "data.train_size=320",
     ),
-    "SLURM": (
+    "SLURM": Run(
         f"model=tiny_mistral model.quantization=4bit prompt=eol {TOY} data.train_size=64 data.batch_size=16 "
         "trainer=gpu trainer.max_epochs=1",
         "",
     ),
 }
-"""Settings of train.py, and the further ones of a rehearsal. Batch and epochs do not depend on a recipe."""
+"""Runs of train.py. Batch and epochs do not depend on a recipe."""
+
+CARD = "card.json"
+"""File with the card as step 0 has found it: a process that looks itself takes memory of it."""
 
 BENCH = (
     "--nf4 --mixed --compute bfloat16 --chunk-tokens 16384 --turns 1 --generated --stages 1 --checkpointing"
@@ -102,6 +124,14 @@ IN_USE = AT_EXIT.format("'CUDA in use:', torch.cuda.is_initialized()")
 RESERVED = AT_EXIT.format("'reserved', torch.cuda.max_memory_reserved() / 2**30, 'GiB'")
 
 
+LEFT_OUT = 77
+"""Exit status of a step that is left out."""
+
+
+class LeftOut(Exception):  # noqa: N818  # no error
+    """A card has no time for the smallest share of a step."""
+
+
 class Bench(NamedTuple):
     """A folder that the steps share, and whether they rehearse on a CPU."""
 
@@ -113,12 +143,43 @@ class Bench(NamedTuple):
         """Device of the models."""
         return "cpu" if self.rehearse else "cuda"
 
-    def settings(self, name: str) -> list[str]:
-        """Return the settings of a run."""
-        settings, smaller = RUNS[name]
-        texts = f"{settings} {smaller} {SMALL}" if self.rehearse else settings
-        last = {text.partition("=")[0]: text for text in texts.split()}  # Hydra takes a group once
-        return [text.format(work=self.work) for text in last.values()]
+    def settings(self, name: str, share: float = 1) -> list[str]:
+        """Return the settings of a run, or of a share of it."""
+        run = RUNS[name]
+        texts = f"{run.settings} {run.smaller} {SMALL}" if self.rehearse else run.settings
+        last = dict(text.split("=", 1) for text in texts.split())  # Hydra takes a group once
+        for key in (run.shrinks, "data.dev_size", "data.test_size") if share < 1 else ():
+            last[key] = str(int(int(last[key]) * share))
+        return [f"{key}={value.format(work=self.work)}" for key, value in last.items()]
+
+    def cost(self, name: str, share: float) -> Cost:
+        """Return what `sts-lightning plan` expects of a share of a run, before its model is written."""
+        from transformers import MistralConfig
+
+        from sts_lightning.config.compose import compose_train
+        from sts_lightning.planning.cost import Card, cost_of, find_card
+        from sts_lightning.testing.tiny_decoders import byte_tokenizer
+
+        shapes = self._replace(work=self.work / "shapes")
+        for layers in (4, 32):
+            folder = shapes.work / f"mistral{layers}"
+            if not folder.is_dir():
+                MistralConfig(**self.shape(layers)).save_pretrained(folder)
+                byte_tokenizer("<s>").save_pretrained(folder)
+        card = find_card("cpu") if self.rehearse else Card(**json.loads((self.work / CARD).read_text()))
+        return cost_of(compose_train(shapes.settings(name, share)), card)
+
+    def share(self, name: str) -> float:
+        """Return the largest share of a run that the card has time for."""
+        if self.rehearse or (limit := RUNS[name].seconds) is None:
+            return 1
+        for share in SHARES:
+            seconds = self.cost(name, share).seconds
+            if seconds is None:  # a card of unknown speed
+                return SHARES[2]
+            if seconds <= limit:
+                return share
+        raise LeftOut(f"left out: {SHARES[-1]:.1%} of {name} would take {seconds:.0f} s on this card")
 
     def train(self, name: str, folder: str = "", code: str = "", **environment: str) -> str:
         """Train in a sub-folder, after some Python code if there is any, and return the output."""
@@ -128,26 +189,29 @@ class Bench(NamedTuple):
         """Start what `train` runs."""
         run = "import runpy; sys.argv[0] = 'train.py'; runpy.run_path('train.py', run_name='__main__')"
         script = ["-W", "always", "-c", f"import sys, torch; {code}\n{run}"] if code else ["train.py"]
-        return start([*script, *self.settings(name), f"hydra.run.dir='{self.work / folder}'"], **environment)
+        settings = self.settings(name, self.share(name))
+        return start([*script, *settings, f"hydra.run.dir='{self.work / folder}'"], **environment)
+
+    def shape(self, layers: int) -> dict[str, Any]:
+        """Return the shape of a Mistral."""
+        return {"num_hidden_layers": 2, **SHAPE} if self.rehearse else {"num_hidden_layers": layers}
 
     def mistral(self, layers: int) -> str:
         """Write a Mistral with random weights, if it is not there yet, and return its folder."""
         folder = self.work / f"mistral{layers}"
         if not (folder / "tokenizer.json").is_file():  # the last one
-            shape = {"num_hidden_layers": 2, **SHAPE} if self.rehearse else {"num_hidden_layers": layers}
-            finish(start(["-c", WRITE, str(folder), json.dumps(shape), self.device]))
+            finish(start(["-c", WRITE, str(folder), json.dumps(self.shape(layers)), self.device]))
         return str(folder)
 
     def planned(self, name: str) -> str:
         """Return what `sts-lightning plan` expects of a run on this card, its time if the card is known."""
-        from sts_lightning.config.compose import compose_train
-        from sts_lightning.planning.cost import cost_of, find_card, size
+        from sts_lightning.planning.cost import size
 
-        cfg = compose_train(self.settings(name))
-        found = cost_of(cfg, find_card("cpu") if self.rehearse else this_card())
+        share = self.share(name)
+        found = self.cost(name, share)
         micro = "the whole batch" if found.micro_batch is None else f"micro batches of {found.micro_batch}"
         time = "" if found.seconds is None else f"{found.seconds / found.steps:.2f} s a step, "
-        return f"plan: {time}peak {size(found.memory)}, {micro}"
+        return f"plan: {time}peak {size(found.memory)}, {micro}, {share:.1%} of the run"
 
     def measured(self, folder: str) -> str:
         """Return step time and peak memory of a run."""
@@ -220,9 +284,10 @@ def this_card() -> Card:
     from sts_lightning.planning import cost
 
     card = cost.this_card()
-    parts = set(re.findall(r"[a-z]+\d+[a-z]*|\d+", re.sub(r"rtx (?=\d)", "rtx", card.name.lower())))
+    parts = set(re.findall(r"[a-z]+\d+[a-z]*|\d+|pcie", re.sub(r"rtx (?=\d)", "rtx", card.name.lower())))
     known = [name for name in cost.CARDS if set(name.split("-")) <= parts]
-    return replace(cost.CARDS[known[0]], memory=card.memory) if known else card
+    most = max(known, key=lambda name: name.count("-"), default="")  # "h100-pcie" before "h100"
+    return replace(cost.CARDS[most], memory=card.memory) if most else card
 
 
 def versions(bench: Bench) -> str:
@@ -245,6 +310,7 @@ def versions(bench: Bench) -> str:
         raise SystemExit(f"No CUDA device is visible to torch: nothing was checked. {advice} ({text})")
     if (torch.ones(4, 4, device="cuda") @ torch.ones(4, 4, device="cuda")).sum().item() != 64:
         raise RuntimeError("a product of two matrices is wrong")
+    (bench.work / CARD).write_text(json.dumps(asdict(this_card())))
     card = torch.cuda.get_device_properties(0)
     return f"{torch.cuda.device_count()} x {card.name} ({card.total_memory / 2**30:.0f} GiB), {text}"
 
@@ -274,6 +340,7 @@ def trained(
     name: str, bench: Bench, layers: int = 0, folder: str = "", code: str = "", **environment: str
 ) -> str:
     """Train, a Mistral of this many layers if it needs one."""
+    bench.share(name)  # before 14 GB are written for a run that is left out
     if layers:
         bench.mistral(layers)
     output = bench.train(name, folder, code, **environment)
@@ -289,13 +356,18 @@ def segments(expandable: bool, bench: Bench) -> str:
 
 def whole_model(bench: Bench) -> str:
     """Load all layers, then train them."""
+    bench.share("32 layers")
     loaded = last_line(finish(start(["-c", LOAD, bench.mistral(32), bench.device])))
     return f"{loaded}; {trained('32 layers', bench)}; {bench.planned('32 layers')}"
 
 
 def beside_papers(bench: Bench) -> str:
-    """Time stage 1's step of a batch of 256 beside the papers' step, in micro batches of several sizes."""
-    shape = "tiny --batch 16 --device cpu" if bench.rehearse else "mistral7b --batch 256 --device cuda"
+    """Time stage 1's step beside the papers' step, in micro batches of two sizes.
+
+    Each of the three runs twice, so they take as long as the six steps of "32 layers".
+    """
+    batch = int(256 * bench.share("32 layers"))
+    shape = "tiny --batch 16 --device cpu" if bench.rehearse else f"mistral7b --batch {batch} --device cuda"
     options = f"{BENCH} --micro 16 64 --shape {shape}".split()
     output = finish(start(["benchmarks/decoder_step.py", *options]))
     found = re.findall(r"^stage 1, (.*)", output, re.MULTILINE)
@@ -307,7 +379,8 @@ def beside_st(shape: str, bench: Bench) -> str:
     if find_spec("sentence_transformers") is None:
         return "sentence-transformers is not installed (extra st)"
     small = "--shape tiny --device cpu --sentences 1000 --steps 5"
-    options = small if bench.rehearse else f"--shape {shape} --device cuda"
+    sentences = int(26_798 * bench.share("front page"))
+    options = small if bench.rehearse else f"--shape {shape} --device cuda --sentences {sentences}"
     output = finish(start(["benchmarks/beside_st.py", *options.split()]))
     return "; ".join(re.findall(r"^(?:\d+ sentences|step of).*", output, re.MULTILINE))
 
@@ -381,8 +454,9 @@ def encode(bench: Bench) -> str:
 
     import sts_lightning
 
+    count = 100 if bench.rehearse else int(2000 * bench.share("32 layers"))
     encoder = sts_lightning.load(bench.work / "32 layers").to(bench.device)
-    texts = [f"A man is playing a guitar number {n}." for n in range(100 if bench.rehearse else 4000)]
+    texts = [f"A man is playing a guitar number {n}." for n in range(count)]
     encoder.encode(texts[:64])
     begin = time.monotonic()
     encoder.encode(texts)  # the vectors are on the host, so nothing is left to wait for
@@ -402,7 +476,7 @@ class Step(NamedTuple):
 
 STEPS = (
     Step("0 versions, driver, card", versions, "torch sees the card", 60),
-    Step("1 front page, 4 layers", partial(trained, "front page", layers=4), "20 steps", 100),
+    Step("1 front page, 4 layers", partial(trained, "front page", layers=4), "20 steps", 80),
     Step("2 stage 1, 32 layers", whole_model, "near the plan", 280),
     Step("3 encode at 7B", encode, "no shortage of memory", 50),
     Step("4 beside the papers' step", beside_papers, "faster; on 24 GB theirs runs out", 240),
@@ -415,8 +489,8 @@ STEPS = (
     Step("11 MiniLM beside ST", partial(beside_st, "minilm"), "at least as fast", 60),
     Step("12 a CPU run beside the card", cpu_run, "no CUDA context", 30),
     Step("13 SLURM_LOCALID=1, one card", partial(trained, "SLURM", SLURM_LOCALID="1"), "trains", 40),
-    Step("14 segments of fixed size", partial(segments, False), "survives", 65, gpu=True),
-    Step("15 expandable segments", partial(segments, True), "survives, less is reserved", 65),
+    Step("14 segments of fixed size", partial(segments, False), "survives", 75, gpu=True),
+    Step("15 expandable segments", partial(segments, True), "survives, less is reserved", 75),
 )
 
 
@@ -452,7 +526,8 @@ def perform(step: Step, command: Sequence[str]) -> Result:
         output.seek(0)
         text = output.read()
     seen = late + last_line(text).removeprefix("seen: ")[:1500]
-    return Result(step, process.returncode == 0, seen, seconds, text)
+    ok = {0: True, LEFT_OUT: None}.get(process.returncode, False)
+    return Result(step, ok, seen, seconds, text)
 
 
 def report(results: Sequence[Result]) -> str:
@@ -475,7 +550,11 @@ def main() -> None:
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.step is not None:
-        print("seen:", STEPS[options.step].run(Bench(options.work, options.rehearse)))
+        try:
+            print("seen:", STEPS[options.step].run(Bench(options.work, options.rehearse)))
+        except LeftOut as reason:
+            print(reason)
+            raise SystemExit(LEFT_OUT) from None
         return
     options.report = options.report.resolve()
     options.report.parent.mkdir(parents=True, exist_ok=True)

@@ -101,6 +101,7 @@ def our_steps(
             cfg = compose("train", overrides)
         with contextlib.redirect_stdout(io.StringIO()):
             train_in(Path(folder) / "run", cfg, callbacks=[clock])
+    torch.use_deterministic_algorithms(False)  # Lightning leaves it on, and the peer follows in this process
     return durations(clock.starts)
 
 
@@ -108,6 +109,7 @@ def their_steps(
     table: Dataset, loss: str, bf16: bool = False, model: SentenceTransformer | None = None
 ) -> list[float]:
     """Return step times of the sentence-transformers trainer, by default of MiniLM on the CPU."""
+    assert not torch.are_deterministic_algorithms_enabled(), "the peer would be slowed down"
     model = model or their_minilm()
     if loss == "CoSENTLoss":
         data = table.rename_column("label", "score").select_columns(["sentence1", "sentence2", "score"])

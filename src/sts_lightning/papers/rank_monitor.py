@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from lightning.fabric.utilities import move_data_to_device
 from lightning.pytorch.callbacks import Callback
+from torch import nn
 
 from sts_lightning.core.choices import Views
 from sts_lightning.core.errors import ConfigError, check_choice
@@ -135,7 +136,9 @@ class RankMonitor(Callback):
         if gold.min() >= SCORE_RANGE[0] and gold.max() <= SCORE_RANGE[1] and positive.any():
             metrics["rank/alignment"] = contrastive_alignment(first[positive], second[positive])
         if self.views == "dropout":
-            metrics |= _view_metrics(*dropout_views(pl_module.encoder, list(embedded.index)))  # type: ignore[arg-type]
+            views = dropout_views(pl_module.encoder, list(embedded.index))  # type: ignore[arg-type]
+            _check_views(pl_module.encoder, *views)  # type: ignore[arg-type]
+            metrics |= _view_metrics(*views)
         pl_module.log_at(metrics, trainer.global_step)  # type: ignore[operator]
         self._follow(rank, trainer.global_step, pl_module)
 
@@ -158,17 +161,21 @@ class RankMonitor(Callback):
         self.detector.load_state_dict(state_dict)
 
 
-def _view_metrics(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
-    """Return alignment and uniformity of two views (N, D) of the same sentences, by both definitions.
+def _check_views(encoder: SentenceEncoder, first: np.ndarray, second: np.ndarray) -> None:
+    """Reject two equal views of a model without dropout.
 
-    Raises:
-        ConfigError: The views are equal.
+    That of a new LoRA has no effect yet, as its second factor is 0; that of some families is no module.
     """
-    if np.array_equal(first, second):
+    drops = any(isinstance(part, nn.Dropout) and part.p > 0 for part in encoder.backbone.modules())
+    if np.array_equal(first, second) and not drops:
         raise ConfigError(
             "callbacks.rank_monitor.views=dropout, but this model has no dropout: its two views are equal.",
             key="callbacks.rank_monitor.views",
         )
+
+
+def _view_metrics(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
+    """Return alignment and uniformity of two views (N, D) of the same sentences, by both definitions."""
     return {
         "rank/dropout_alignment": contrastive_alignment(first, second),
         "rank/dropout_uniformity": contrastive_uniformity(first, second),

@@ -13,9 +13,10 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.config.check import check_config
+from sts_lightning.planning.cost import CARDS
 from tests.conftest import ROOT
 from tests.nightly.repository.test_makefile import commands
-from tests.unit.repository.test_check_gpu import step
+from tests.unit.repository.test_check_gpu import check_plan, step
 
 SCRIPT = ROOT / "benchmarks" / "check_gpu.py"
 
@@ -58,6 +59,11 @@ def test_the_settings_of_each_run_compose(
     for name in check_gpu.RUNS:
         cfg = check_config(config(*bench.settings(name)))
         assert cfg.trainer.accelerator == "cpu" or not rehearse, name
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_each_card_has_time_for_its_steps(card: str, tmp_path: Path) -> None:
+    check_plan(card, tmp_path)
 
 
 def test_the_rehearsal_runs_whole(tmp_path: Path) -> None:

@@ -45,6 +45,14 @@ def test_kept_weights_and_dropout_views(tmp_path: Path, config: Config) -> None:
     _evaluate_by_step(run, tmp_path)
 
 
+def test_a_decoder_with_a_new_adapter_has_dropout_views(tmp_path: Path, config: Config) -> None:
+    """At step 0 they are equal."""
+    train_in(tmp_path, config(*WATCHED, "model=tiny_mistral", "callbacks.rank_monitor.views=dropout"))
+    found = {row["step"]: row for row in RunFolder(tmp_path).history()}
+    assert found[0]["rank/dropout_sphere_alignment"] == 0
+    assert found[4]["rank/dropout_sphere_alignment"] > 0
+
+
 def _evaluate_by_step(run: RunFolder, tmp_path: Path) -> None:
     texts = ["a b c", "d e"]
     vectors = [load(run.path, step).encode(texts) for step in (0, 4)]

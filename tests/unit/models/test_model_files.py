@@ -8,6 +8,7 @@ import pytest
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError, RepositoryNotFoundError
 
 from sts_lightning.core.errors import CheckpointError, ConfigError
+from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import hub as hub_module
 from sts_lightning.models.loading.hub import ModelFiles
 from tests.support.hub_server import Hub
@@ -85,3 +86,15 @@ def test_a_model_that_the_hub_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="neither a folder nor") as caught:
         ModelFiles("someone/typo").path("modules.json")
     assert caught.value.key == "model.name"
+
+
+def test_a_gated_model_names_the_page_of_its_licence(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both by its files and by transformers."""
+    monkeypatch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: True)
+    hub.errors["owner/gated"] = (401, "GatedRepo")
+    for load in (lambda name: ModelFiles(name).path("modules.json"), SentenceEncoder.from_pretrained):
+        with pytest.raises(ConfigError, match="owner/gated@abc is gated") as caught:
+            load("owner/gated@abc")
+        assert f" {hub.url}/owner/gated," in (caught.value.hint or "")
+        assert "hf auth login" in (caught.value.hint or "")
+        assert caught.value.key == "model.name"

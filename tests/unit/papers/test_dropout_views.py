@@ -6,7 +6,7 @@ import torch
 
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.hardware import ENCODING_CHUNKS
-from sts_lightning.papers.rank_monitor import _view_metrics, dropout_views
+from sts_lightning.papers.rank_monitor import _check_views, _view_metrics, dropout_views
 from sts_lightning.testing.tiny_bert import tiny_bert
 
 SENTENCES = ["a dog runs", "the cat sleeps on the mat", "birds", "two men talk about the weather today"]
@@ -64,7 +64,7 @@ def test_both_definitions() -> None:
 
 
 def test_a_model_without_dropout_is_named() -> None:
-    views = dropout_views(tiny_bert(dropout=0.0), SENTENCES)
+    encoder = tiny_bert(dropout=0.0)
     with pytest.raises(ConfigError) as caught:
-        _view_metrics(*views)
+        _check_views(encoder, *dropout_views(encoder, SENTENCES))
     assert caught.value.key == "callbacks.rank_monitor.views"

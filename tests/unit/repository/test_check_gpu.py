@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import check_gpu
@@ -24,6 +26,45 @@ def step(limit: int = 60) -> check_gpu.Step:
 
 def test_all_steps_fit_into_25_minutes() -> None:
     assert sum(found.limit for found in check_gpu.STEPS) <= 25 * 60
+
+
+LOADING = {"front page": 30, "32 layers": 100, "segments": 25}
+"""Seconds beside training: imports, and in steps 1 and 2 writing the weights; step 2 loads them twice."""
+
+
+@pytest.mark.parametrize("card", ["t4", "rtx3090", "h100"])
+def test_a_step_has_time_for_what_is_planned_on_a_card(card: str, tmp_path: Path) -> None:
+    check_plan(card, tmp_path)
+
+
+def check_plan(card: str, tmp_path: Path) -> None:
+    """Check that a step's limit holds what is planned for a card, and what comes beside it."""
+    bench = check_gpu.Bench(tmp_path, False)
+    (tmp_path / check_gpu.CARD).write_text(json.dumps(asdict(cost.CARDS[card])))
+    limits = {found.name.split()[0]: found.limit for found in check_gpu.STEPS}
+    for name, number in (("front page", "1"), ("32 layers", "2"), ("segments", "14"), ("segments", "15")):
+        if cost.CARDS[card].precision == "32-true" and name != "front page":
+            with pytest.raises(check_gpu.LeftOut):
+                bench.share(name)
+            continue
+        share = bench.share(name)
+        found = bench.cost(name, share)
+        assert found.fits
+        assert found.seconds is not None
+        assert found.seconds + LOADING[name] <= limits[number], name
+        if name == "32 layers":  # step 4 does six of its steps, and builds three models
+            assert 6 * found.seconds / found.steps + 60 <= limits["4"]
+            assert share == 1 or cost.CARDS[card].memory < 50 * 2**30
+
+
+def test_a_card_of_unknown_speed_gets_less_and_a_slow_one_is_left_out(tmp_path: Path) -> None:
+    bench = check_gpu.Bench(tmp_path, False)
+    (tmp_path / check_gpu.CARD).write_text(json.dumps(asdict(cost.Card("A10G", 23 * 2**30))))
+    assert bench.share("32 layers") == 1 / 4
+    settings = bench.settings("32 layers", 1 / 4)
+    assert {"data.batch_size=64", "data.dev_size=50", "data.test_size=12"} <= {*settings}
+    left_out = check_gpu.perform(step(), ["sh", "-c", "echo too slow; exit 77"])
+    assert (left_out.ok, left_out.seen) == (None, "too slow")
 
 
 def test_failed_tests_are_counted_and_named(tmp_path: Path) -> None:
@@ -73,6 +114,7 @@ def test_the_model_is_read_like_any_other(tmp_path: Path) -> None:
     ("card", "known"),
     [
         ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),
         ("NVIDIA A100-SXM4-80GB", "a100-80"),
         ("NVIDIA GeForce RTX 4090", "rtx4090"),
         ("NVIDIA RTX A6000", "a6000"),

@@ -32,7 +32,7 @@ from sts_lightning.core.hardware import local_gpu, multiplies_bfloat16
 from sts_lightning.models.compute.budget import is_out_of_memory
 from sts_lightning.models.encoding import Base
 from sts_lightning.models.loading.checks import check_finite
-from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles, find, find_adapter
+from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles, find, find_adapter, gated
 from sts_lightning.models.loading.own_file import base_of, read_own
 from sts_lightning.models.loading.quantization import check_fraction, quantization_config
 from sts_lightning.models.text.template import BARE, set_post_processor
@@ -297,6 +297,8 @@ def explain(name: str, error: Exception) -> ConfigError | CheckpointError:
             key="model.name",
             hint="Download it again, or choose a model with model.safetensors.",
         )
+    if refused := gated(name, error):
+        return refused
     needed = "config.json, model.safetensors (or pytorch_model.bin) and tokenizer files"
     if (Path(name) / "model" / OWN_FILE).is_file():
         hint = f"It is a run, whose model is {Path(name) / 'model'}; eval.py takes the run as ckpt."
@@ -305,7 +307,7 @@ def explain(name: str, error: Exception) -> ConfigError | CheckpointError:
     else:
         hint = (
             f"It is a hub id, or a folder with {needed}. Check spelling, connection and HF_HUB_OFFLINE; a "
-            "gated model needs its licence accepted on the hub, and `hf auth login`."
+            "private model needs `hf auth login`."
         )
     reason = (text or type(error).__name__).partition("\n")[0].rstrip(".")
     return ConfigError(f"cannot load {name}: {reason}.", key="model.name", hint=hint)

@@ -87,6 +87,17 @@ def find(name: str) -> tuple[str, dict[str, Any]]:
     return source, {"revision": revision or "main"} | cached
 
 
+def gated(name: str, error: Exception) -> ConfigError | None:
+    """Return what to do about an error of a model whose licence must be accepted; None for other errors."""
+    if "gated repo" not in str(error):  # as the hub's library and transformers both say
+        return None
+    return ConfigError(
+        f"{name} is gated: the hub gives it to those who have accepted its licence.",
+        key="model.name",
+        hint=f"Accept it at {constants.ENDPOINT}/{name.partition('@')[0]}, then log in: `hf auth login`.",
+    )
+
+
 _Json = TypeVar("_Json", bound=list[Any] | dict[str, Any])
 
 
@@ -130,10 +141,10 @@ class ModelFiles:
             reason = str(error).splitlines()[0]
             if isinstance(error, LocalEntryNotFoundError):
                 reason = f"the hub does not answer, and its cache lacks {what}"
-            raise ConfigError(
+            raise gated(self.name, error) or ConfigError(
                 f"{self.name} is neither a folder nor a model on the hub: {reason}.",
                 key="model.name",
-                hint="Check spelling, connection and HF_HUB_OFFLINE; a gated model needs `hf auth login`.",
+                hint="Check spelling, connection and HF_HUB_OFFLINE; a private model needs `hf auth login`.",
             ) from error
 
     def json(self, relative: str, expected: type[_Json]) -> _Json:
