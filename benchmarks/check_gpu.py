@@ -23,7 +23,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from transformers import MistralConfig
 
-    from sts_lightning.planning.cost import Card, Cost
+    from sts_lightning.planning.cost import Cost
 
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -157,7 +157,8 @@ class Bench(NamedTuple):
         from transformers import MistralConfig
 
         from sts_lightning.config.compose import compose_train
-        from sts_lightning.planning.cost import Card, cost_of, find_card
+        from sts_lightning.core.cards import Card
+        from sts_lightning.planning.cost import cost_of, find_card
         from sts_lightning.testing.tiny_decoders import byte_tokenizer
 
         shapes = self._replace(work=self.work / "shapes")
@@ -279,22 +280,12 @@ def nvidia_smi(query: str) -> list[str]:
         return []
 
 
-def this_card() -> Card:
-    """Return the card with the speed that the planner knows for its name, if it does."""
-    from sts_lightning.planning import cost
-
-    card = cost.this_card()
-    parts = set(re.findall(r"[a-z]+\d+[a-z]*|\d+|pcie", re.sub(r"rtx (?=\d)", "rtx", card.name.lower())))
-    known = [name for name in cost.CARDS if set(name.split("-")) <= parts]
-    most = max(known, key=lambda name: name.count("-"), default="")  # "h100-pcie" before "h100"
-    return replace(cost.CARDS[most], memory=card.memory) if most else card
-
-
 def versions(bench: Bench) -> str:
     """Return card, driver and versions, after a product on the card."""
     import torch
 
     from sts_lightning.core.hardware import hidden_gpu
+    from sts_lightning.planning.cost import this_card
     from sts_lightning.runs.metrics import environment
 
     found, driver = environment(), nvidia_smi("gpu=driver_version")

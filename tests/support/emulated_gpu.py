@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import warnings
@@ -461,6 +462,8 @@ class EmulatedGPU:
         synchronisations: What the host waited for, each with the lines that caused it.
         late: Copies to the host that have not arrived: the destination, and its data.
         total_memory: Bytes after which an operation runs out of memory.
+        lends: Whether the driver gives memory of the host then, so that torch's own limit alone counts.
+        fraction: That limit, as a fraction of the total memory.
         used: Bytes of the tensors that are alive, without what kernels need in between.
         peak: The most of these since the peak was reset.
         caller: Where the backward pass that runs was called.
@@ -468,6 +471,7 @@ class EmulatedGPU:
 
     def __init__(self, total_memory: int) -> None:
         self.total_memory = total_memory
+        self.lends, self.fraction = False, math.inf
         self.recording = False
         self.synchronisations: list[str] = []
         self.late: list[tuple[Tensor, Tensor]] = []
@@ -487,7 +491,8 @@ class EmulatedGPU:
         if storage._cdata in self._stored:
             return
         size = -(-storage.nbytes() // GRAIN) * GRAIN
-        if self.used + size > self.total_memory:
+        limit = self.total_memory * min(1.0, self.fraction)
+        if self.used + size > limit and not (self.lends and self.fraction == math.inf):
             raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {size} bytes.")
         self._stored[storage._cdata] = size
         weakref.finalize(storage, self._free, storage._cdata).atexit = False
@@ -637,15 +642,18 @@ def emulated_gpu(total_memory: int = 80 * 2**30) -> Iterator[EmulatedGPU]:
         "memory_reserved": lambda device=None: gpu.used,
         "reset_peak_memory_stats": gpu.reset_peak,
         "set_device": lambda device: None,
+        "set_per_process_memory_fraction": lambda fraction, device=None: setattr(gpu, "fraction", fraction),
         "set_rng_state": gpu.set_random_state,
         "set_rng_state_all": lambda states: gpu.set_random_state(states[0]),
         "synchronize": lambda device=None: gpu.waits("the device"),
     }
     lifts = torch._C._only_lift_cpu_tensors()
+    cudnn = torch.backends.cuda.cudnn_sdp_enabled()
     strict = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     with contextlib.ExitStack() as stack:
         stack.callback(torch.use_deterministic_algorithms, strict, warn_only=warn_only)
+        stack.callback(torch.backends.cuda.enable_cudnn_sdp, cudnn)
         stack.enter_context(mock.patch.dict(os.environ))  # a run sets variables that CUDA reads
         stack.enter_context(mock.patch.multiple(torch.cuda, **replaced))
         stack.enter_context(

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from sts_lightning.core.cards import Card
 from sts_lightning.core.choices import Precision
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.core.hardware import local_card
+from sts_lightning.core.hardware import local_card, prepare_gpu
 from sts_lightning.models.compute.budget import TokenBudget
 from sts_lightning.models.compute.cpu_attention import half_attention
 from sts_lightning.models.compute.gradient_cache import recomputed, same_draws
@@ -86,6 +86,7 @@ class ChunkEncoder(nn.Module):
             from sts_lightning.models.loading.adapters import add_adapter
 
             self.backbone = add_adapter(backbone, adapter)
+        self._arrived()  # quantised weights have been loaded to the GPU
 
     @property
     def plain_backbone(self) -> PreTrainedModel:
@@ -107,7 +108,12 @@ class ChunkEncoder(nn.Module):
             from sts_lightning.models.loading.quantization import follow_weights
 
             follow_weights(self)
+        self._arrived()
         return self
+
+    def _arrived(self) -> None:
+        if self.device.type == "cuda":
+            prepare_gpu(self.device)
 
     def launch_tokens(self, card: Card | None = None, precision: str | None = None) -> int:
         """Return `Card.launch_tokens` of this encoder.

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import lightning.pytorch as pl
+import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_method
 from lightning.pytorch.callbacks import Callback, EarlyStopping
@@ -94,6 +95,7 @@ def run_training(
     """
     # Trainer, module and callbacks refer to each other: those of an earlier run would keep its model.
     gc.collect()
+    torch.cuda.empty_cache()  # does nothing where CUDA has not been used
     clock = RunClock()
     experiment = prepare(run, cfg, (clock, *callbacks), resume_command)
     # One without a log has its configuration alone, written while the run that it starts from trained.

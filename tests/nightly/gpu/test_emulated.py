@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig
 
@@ -18,9 +20,11 @@ from sts_lightning.evaluation.score import score_data
 from sts_lightning.export.export import export
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.workflows import train
 from sts_lightning.workflows.evaluate import evaluate_in
 from sts_lightning.workflows.start import train_in
+from tests.nightly.gpu.steps import decoder
 from tests.runs.conftest import uninterrupted as uninterrupted
 from tests.support.emulated_gpu import EmulatedGPU, emulated_gpu
 from tests.support.emulated_runs import DECODER, ON_GPU, QUANTISED, TOY_RUN, Shrinking, run_emulated
@@ -87,6 +91,34 @@ def test_micro_batches_are_found_and_become_smaller_where_memory_runs_out(
         train_in(tmp_path, config(*settings), callbacks=[Shrinking(gpu, step=3, left=2 * 2**20)])
     assert "memory ran out at step 3, which is repeated" in caplog.text
     assert metrics(tmp_path)["steps"] == 4
+
+
+def test_memory_that_the_driver_would_lend_is_not_taken(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under Windows and WSL no allocation fails; the step would go over the bus."""
+    monkeypatch.setattr(platform, "release", lambda: "6.6.87.2-microsoft-standard-WSL2")
+    with emulated_gpu(total_memory=6 * 2**20) as gpu:
+        gpu.lends = True
+        train_in(tmp_path, config(*TOY_RUN, *DECODER, "trainer.micro_batch_size=auto"))
+        assert gpu.peak <= gpu.total_memory
+    assert "memory ran out at step 1, which is repeated" in caplog.text
+    assert metrics(tmp_path)["steps"] == 4
+
+
+def test_attention_of_an_encoder_on_a_card_is_not_that_of_cudnn() -> None:
+    enabled = torch.backends.cuda.cudnn_sdp_enabled
+    with emulated_gpu():
+        before = enabled()
+        encoder = tiny_bert()
+        assert before
+        assert enabled()  # that of others in the process, as long as ours is on the host
+        encoder.to("cuda")
+        assert not enabled()
+    with emulated_gpu():  # quantised weights are loaded there
+        assert enabled()
+        decoder(torch.device("cuda", 0), quantization="4bit", dtype="bfloat16")
+        assert not enabled()
 
 
 class NotANumber(Callback):
