@@ -167,6 +167,11 @@ def test_the_untuned_model_is_scored_on_the_gpu(
     assert seen == ["cuda"]
 
 
+def write_pairs(path: Path) -> None:
+    pairs = [f"{one},{two},{number % 6}" for number, (one, two) in enumerate(itertools.pairwise(TEXTS))]
+    path.write_text("\n".join(["sentence1,sentence2,score", *pairs]))
+
+
 class MemoryAtStart(Callback):
     """Adds the memory in use before the first step to a list, since what holds a callback holds the model."""
 
@@ -187,8 +192,7 @@ def test_a_run_starts_from_another_and_is_read_on_the_gpu(config: Config, tmp_pa
         np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=1e-5)
         assert all(parameter.is_cuda for parameter in encoder.parameters())
         np.testing.assert_allclose(encoder.to("cpu").encode(TEXTS), expected, atol=1e-5)
-    pairs = [f"{one},{two},{number % 6}" for number, (one, two) in enumerate(itertools.pairwise(TEXTS))]
-    (tmp_path / "own.csv").write_text("\n".join(["sentence1,sentence2,score", *pairs]))
+    write_pairs(tmp_path / "own.csv")
     scores = {}
     for accelerator in ("cpu", "gpu"):
         settings = [
@@ -209,9 +213,18 @@ def test_a_quantised_run_starts_from_another_and_is_read_and_exported(config: Co
         settings = [*TOY_RUN, *QUANTISED, f"init_from={first}"]
         train_in(second, config(*settings), callbacks=[MemoryAtStart(gpu, used)])
         assert used[1] == used[0]
-        vectors = sts_lightning.load(second).encode(TEXTS)
+        encoder = sts_lightning.load(second)
+        assert encoder.device.type == "cuda"
+        vectors = encoder.encode(TEXTS)
+        write_pairs(tmp_path / "own.csv")
+        settings = [f"ckpt={second}", f"test={tmp_path / 'own.csv'}"]
+        scores = [
+            evaluate_in(tmp_path / place, config(*settings, f"accelerator={place}", of="eval"))
+            for place in ("cpu", "gpu")
+        ]
         export(second, tmp_path / "merged", "merged")
         export(second, tmp_path / "adapter", "adapter")
     np.testing.assert_allclose(sts_lightning.load(second).encode(TEXTS), vectors, atol=1e-5)
+    assert scores[1] == pytest.approx(scores[0], abs=0.1)
     for folder in ("merged", "adapter"):
         np.testing.assert_allclose(sts_lightning.load(tmp_path / folder).encode(TEXTS), vectors, atol=1e-5)

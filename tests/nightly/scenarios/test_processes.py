@@ -18,7 +18,7 @@ from sts_lightning.workflows.start import train_in
 from tests.conftest import ROOT
 from tests.runs.test_processes import SETTINGS, Cli, same, several
 from tests.support.interruptions import PowerCut
-from tests.support.whole_runs import metrics, same_results
+from tests.support.whole_runs import metrics, same_results, weights
 
 
 def test_stopped_and_resumed_equals_uninterrupted(cli: Cli, tmp_path: Path) -> None:
@@ -67,6 +67,8 @@ def test_two_processes_train_on_quantised_weights_as_one_does(
     done = cli("train.py", *how, *several(2), "hydra.run.dir=two")
     assert done.returncode == 0, done.stderr
     same(tmp_path / "one", tmp_path / "two")
+    trained = [value for name, value in weights(tmp_path / "two").items() if "lora_B" in name]  # from zero
+    assert all(value.abs().max() > 1e-4 for value in trained)
     assert metrics(tmp_path / "two")["processes"] == 2
 
 
