@@ -302,7 +302,7 @@ def with_dtype(model: DictConfig, precision: str) -> DictConfig:
 
 
 def weights_device(machine: Machine) -> str:
-    """Return the device to which quantised weights are loaded: that of this process."""
+    """Return the device to which weights are loaded: that of this process."""
     return local_gpu() if machine.accelerator == "gpu" else "cpu"
 
 

@@ -185,18 +185,19 @@ def load_named(
     Raises:
         UserError: There is nothing of that name, or it cannot be loaded.
     """
+    device = encoding_device("auto")
     if Path(source).exists() or "/" in source:
-        encoder = load(source, trust_remote_code=trust_remote_code)
+        encoder = load(source, trust_remote_code=trust_remote_code, device=device)
     elif source in (models := files_of("model")):
         with composing():
             cfg = compose("eval", [f"model={source}"])
-        encoder = load_evaluated(check_config(cfg), "cpu")
+        encoder = load_evaluated(check_config(cfg), device)
     else:
         raise CheckpointError(
             f"{source} is neither a folder here nor a choice of model=. {suggest(source, models)}".strip(),
             hint="Ids of the model hub have the form owner/name.",
         )
-    encoder.to(encoding_device("auto"))
+    encoder.to(device)
     report_unseen(encoder, [("texts", texts, encoder.tokenizer.lengths.eval)])
     return encoder
 
