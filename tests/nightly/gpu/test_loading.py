@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ import sts_lightning
 from sts_lightning.cli.main import main
 from sts_lightning.models.chunk_encoder import ChunkEncoder
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoding import Base
+from sts_lightning.models.loading import pipeline
+from sts_lightning.models.loading.backbone import Loaded, load_backbone
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.workflows.evaluate import load_evaluated
 from sts_lightning.workflows.start import train_in
@@ -85,3 +89,30 @@ def test_a_seed_draws_the_same_weights_on_the_card(config: Config) -> None:
             found.append({name: value.cpu() for name, value in encoder.state_dict().items()})
     for name, value in found[0].items():
         assert value.equal(found[1][name]), name
+
+
+def test_an_export_computes_where_it_is_told(
+    probed: list[str], config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def export(*options: str) -> str:
+        with pytest.raises(SystemExit) if "cuda" in options else nullcontext() as left:
+            main(["export", str(run), str(tmp_path / f"on {len(places)}"), *options])
+        return str(left and left.value)
+
+    run, places = tmp_path / "run", list[str | None]()
+    train_in(run, config(*TOY_RUN, *DECODER, "trainer=cpu", "precision=32-true", "trainer.max_steps=1"))
+
+    def load(base: Base, trust_remote_code: bool, device: str | None) -> Loaded:
+        places.append(device)  # of quantised weights too
+        return load_backbone(base, trust_remote_code, device)
+
+    monkeypatch.setattr(pipeline, "load_backbone", load)
+    with emulated_gpu(total_memory=2**14) as gpu:
+        said = export("--device", "cuda")
+        assert said.startswith("error: memory ran out (")
+        assert said.endswith(". `--device cpu` takes the host's memory.")
+        gpu.reset_peak()
+        probed.clear()
+        export("--device", "cpu")
+        assert ({*probed}, gpu.peak, places) == ({"cpu"}, gpu.used, ["cuda:0", "cpu"])
+    assert "--device=cuda, but no CUDA device is visible" in export("--device", "cuda")
