@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pandas as pd
 
-from sts_lightning.cli.options import COLUMNS, DATA_ROOT, FILE, FRACTION, SENTENCES, TRUST_REMOTE_CODE
+from sts_lightning.cli.options import COLUMNS, DATA_ROOT, DEVICE, FILE, FRACTION, SENTENCES, TRUST_REMOTE_CODE
 from sts_lightning.config.folders import command_line
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.files import check_output, write_atomic
@@ -63,6 +63,7 @@ def get_command(names: Sequence[str], data_root: str, overwrite: bool) -> None:
 )
 @click.option("--max-score", type=click.FloatRange(-1, 1), help="Largest cosine of a negative.")
 @click.option("--cache-dir", type=FILE, metavar="FOLDER", help="Keep vectors there, as eval does.")
+@DEVICE
 @TRUST_REMOTE_CODE
 def mine_command(
     model: str,
@@ -71,6 +72,7 @@ def mine_command(
     to: Path,
     corpus: Path | None,
     cache_dir: Path | None,
+    device: str,
     trust_remote_code: bool,
     **rule: Any,
 ) -> None:
@@ -94,7 +96,7 @@ def mine_command(
     from sts_lightning.workflows.mine import Rule, mine
 
     further = corpus and read_sentences(corpus, corpus.name, folded=False)["sentence1"]
-    encoder = load_named(model, [*zip(*texts, strict=True), further or []], trust_remote_code)
+    encoder = load_named(model, [*zip(*texts, strict=True), further or []], trust_remote_code, device)
     reader = encoder if cache_dir is None else cached_vectors(encoder, str(cache_dir))
     mined = mine(texts, further or [], reader, Rule(**rule), bool(encoder.tokenizer.roles))
     names = ["anchor", "positive", "negative", *(f"negative{i}" for i in range(2, rule["negatives"] + 1))]

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
-from sts_lightning.core.errors import InterruptedRunError, StorageError, UserError
+from sts_lightning.core.errors import InterruptedRunError, MemoryShortageError, StorageError, UserError
 from sts_lightning.core.processes import is_first_process, requeue
 from sts_lightning.core.signals import signal_name, stopping_signal, unmasked
 
@@ -26,7 +26,7 @@ def asks_for_traces(arguments: Iterable[str]) -> bool:
 
 
 @contextlib.contextmanager
-def reporting(traces: bool) -> Iterator[None]:
+def reporting(traces: bool, on_shortage: str | None = None) -> Iterator[None]:
     """Turn an error that is none of the code into one message and an exit status.
 
     It stands around a whole command, once. Statuses: 1 error, 3 the run has already finished, 75 another
@@ -34,6 +34,8 @@ def reporting(traces: bool) -> Iterator[None]:
 
     Args:
         traces: Whether to show stack traces instead.
+        on_shortage: What to do with the command's own options where memory runs out; None for the hint of the
+            error, which is that of ``eval``.
     """
     logging.raiseExceptions = False  # a run goes on without the reader of its log, as in `| head`
     if isinstance(sys.stdout, io.TextIOWrapper):  # on Windows a file's encoding lacks most characters
@@ -42,6 +44,8 @@ def reporting(traces: bool) -> Iterator[None]:
         with unmasked():
             yield
         sys.stdout.flush()
+    except MemoryShortageError as error:
+        _exit(error.advising(on_shortage), traces)
     except UserError as error:
         _exit(error, traces)
     except KeyboardInterrupt as error:  # a run that has begun raises its own error
@@ -65,7 +69,7 @@ def reporting(traces: bool) -> Iterator[None]:
 
         if not is_out_of_memory(error):
             raise
-        _exit(shortage(error), traces)
+        _exit(shortage(error).advising(on_shortage), traces)
 
 
 def _exit(error: UserError, traces: bool) -> NoReturn:

@@ -10,12 +10,13 @@ from typing import Any, get_args
 
 import click
 
-from sts_lightning.cli.options import FILE, TRUST_REMOTE_CODE
+from sts_lightning.cli.options import DEVICE, FILE, TRUST_REMOTE_CODE
 from sts_lightning.core.choices import ExportFormat
 from sts_lightning.core.errors import UserError
 from sts_lightning.core.files import check_new_folder
 from sts_lightning.export.card import card_facts, model_card
 from sts_lightning.export.export import export
+from sts_lightning.workflows.evaluate import encoding_device
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ def _upload(folder: str) -> str:
 )
 @click.option("--license", metavar="ID", help="Licence for the model card. Default: unknown.")
 @click.option("--push", "--private", "--revision", is_flag=False, flag_value="", hidden=True)  # of 0.3
+@DEVICE
 @TRUST_REMOTE_CODE
 def export_command(
     run: Path,
@@ -45,6 +47,7 @@ def export_command(
     base: Any,
     license: str | None,
     push: str | None,
+    device: str,
     trust_remote_code: bool,
 ) -> None:
     """Write RUN to FOLDER, which must not exist, for another library, with a model card."""
@@ -53,7 +56,9 @@ def export_command(
     check_new_folder(folder)
     facts = card_facts(run)
     card = partial(model_card, facts, form, license, folder.absolute().name, original_base=base == "original")
-    export(run, folder, form, base, trust_remote_code, card)
+    # Weights that are not quantised stay on the host, unless it is to be the card.
+    place = None if device == "auto" else encoding_device(device, "--device")
+    export(run, folder, form, base, trust_remote_code, card, place)
     log.info("%s: %s of %s, with a model card in README.md", folder, form, run)
     if form == "adapter" and facts["base"].get("hub_id") is None:
         log.info("not for upload: %s, the base of the adapter, is not on the hub", facts["base"]["name"])

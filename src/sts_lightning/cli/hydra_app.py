@@ -29,6 +29,14 @@ from sts_lightning.runs.folder import RunFolder, folder_of_command, timed_folder
 log = logging.getLogger(__name__)
 
 
+SHORTAGE: dict[Entry, str | None] = {
+    "train": "trainer.micro_batch_size=auto, model.quantization=4bit or a smaller model needs less, and "
+    "trainer=cpu takes the host's memory.",
+    "eval": None,
+}
+"""What to do where memory runs out."""
+
+
 def run(entry: Entry) -> None:
     """Run a command with the command line of this process, and report its errors.
 
@@ -55,7 +63,7 @@ def run(entry: Entry) -> None:
         finally:
             RunFolder(here.runtime.output_dir).remove_if_empty()  # Hydra makes it first
 
-    with listening(), reporting(asks_for_traces(sys.argv)), _explaining(entry):
+    with listening(), reporting(asks_for_traces(sys.argv), SHORTAGE[entry]), _explaining(entry):
         stop_with_parent()
         set_user_folder(sys.argv[1:])
         sys.argv[1:] = as_settings(entry, sys.argv[1:])

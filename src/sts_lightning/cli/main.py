@@ -98,6 +98,9 @@ COMMANDS: dict[str, str | click.Group] = {
 ELSEWHERE = {"ceiling": "sts_lightning.papers.ceiling"}
 """Modules of commands that are not in this package."""
 
+SHORTAGE = dict.fromkeys(("export", "similarity", "mine"), "`--device cpu` takes the host's memory.")
+"""What to do where memory runs out, by command."""
+
 RENAMED = {"score": "similarity"}
 """Commands of earlier versions, and what they are now."""
 
@@ -126,7 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     set_cpu_defaults()
     set_gpu_defaults()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    with listening(), reporting(asks_for_traces(given)):
+    advice = next((SHORTAGE[word] for word in words[:2] if word in SHORTAGE), "")
+    with listening(), reporting(asks_for_traces(given), advice):
         try:  # as click's own main, which would make a stop an error of its own
             with PROGRAM.make_context("sts-lightning", words) as context:
                 PROGRAM.invoke(context)

@@ -21,6 +21,11 @@ TRUST_REMOTE_CODE = click.option(
     "--trust-remote-code", is_flag=True, help="Allow code that comes with the model."
 )
 
+DEVICE = click.option(
+    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", help="Where the model computes."
+)
+"""Its value ``cpu`` is the hint of the program where memory runs out."""
+
 DATA_ROOT = click.option(
     "--data-root", "--root", default=default_root, show_default="STS_DATA_ROOT, or data", metavar="FOLDER"
 )

@@ -104,6 +104,11 @@ class TrainingError(UserError):
 class MemoryShortageError(UserError):
     """Memory, of a GPU or the host, that does not suffice for the model or for one sentence."""
 
+    def advising(self, hint: str | None) -> MemoryShortageError:
+        """Return the error with another hint, such as that of a command; None keeps its own."""
+        message = str(self).removesuffix(f" {self.hint}")
+        return self if hint is None else MemoryShortageError(message, self.key, hint)
+
 
 class StorageError(UserError):
     """Failed write: the disk is full or read-only, or permission is missing."""

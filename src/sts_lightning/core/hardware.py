@@ -348,7 +348,7 @@ def with_dtype(model: DictConfig, precision: str) -> DictConfig:
 
 
 def weights_device(machine: Machine) -> str:
-    """Return the device to which quantised weights are loaded: that of this process."""
+    """Return the device to which weights are loaded: that of this process."""
     return local_gpu() if machine.accelerator == "gpu" else "cpu"
 
 
@@ -385,7 +385,7 @@ def choose_accelerator(wanted: str, key: str) -> str:
     """Return the hardware of training or evaluation: ``auto`` is CUDA, else Apple's GPU, else the CPU.
 
     Args:
-        wanted: ``auto``, ``cpu``, ``gpu`` or ``mps``.
+        wanted: ``auto``, ``cpu``, ``gpu``, also called ``cuda``, or ``mps``.
         key: Setting that it comes from.
 
     Raises:
@@ -393,16 +393,16 @@ def choose_accelerator(wanted: str, key: str) -> str:
     """
     import torch
 
-    if wanted == "gpu" and not cuda_devices():
+    if wanted in ("gpu", "cuda") and not cuda_devices():
         raise ConfigError(
-            f"{key}=gpu, but no CUDA device is visible.",
+            f"{key}={wanted}, but no CUDA device is visible.",
             key=key,
             hint=hidden_gpu() or f"Set {key}=auto, or {key}=cpu.",
         )
     if wanted == "mps" and not torch.backends.mps.is_available():
         raise ConfigError(f"{key}=mps, but PyTorch finds no Apple GPU.", key=key, hint=f"Set {key}=auto.")
     if wanted != "auto":
-        return wanted
+        return "gpu" if wanted == "cuda" else wanted
     if cuda_devices():
         return "gpu"
     if text := hidden_gpu():

@@ -50,6 +50,7 @@ def export(
     base: BaseWeights = "trained",
     trust_remote_code: bool = False,
     card: Callable[[Path], str] | None = None,
+    device: str | None = None,
 ) -> None:
     """Export the encoder of a run; the folder appears complete or not at all.
 
@@ -67,6 +68,7 @@ def export(
         trust_remote_code: Whether to run code that comes with the run's model.
         card: Function that returns the model card of the folder, which is complete but for it; None to leave
             the card to the library.
+        device: Device that computes the run's vectors and merges; by default see `load`.
 
     Raises:
         ConfigError: The folder exists, or the format cannot represent the encoder.
@@ -78,7 +80,10 @@ def export(
     source = RunFolder(run)
     original = base == "original" and format_ != "adapter"
     encoder = load(
-        source.path, trust_remote_code=trust_remote_code, quantization="none" if original else None
+        source.path,
+        trust_remote_code=trust_remote_code,
+        quantization="none" if original else None,
+        device=device,
     )
     if original and getattr(encoder.plain_backbone, "is_quantized", False):
         raise ConfigError(

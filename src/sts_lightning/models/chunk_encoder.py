@@ -80,7 +80,8 @@ class ChunkEncoder(nn.Module):
         # A new projection draws its weights before a new adapter does: checkpoints do not depend on it, but
         # the numbers of a seed do.
         if config.projection != "none":
-            self.projector = projector or make_projection(backbone.config, config.projection)
+            layers = projector or make_projection(backbone.config, config.projection)
+            self.projector = layers.to(backbone.device)
         self.backbone = backbone
         if adapter is not None:
             from sts_lightning.models.loading.adapters import add_adapter

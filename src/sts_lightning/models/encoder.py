@@ -126,7 +126,7 @@ class SentenceEncoder(ChunkEncoder):
             trust_remote_code: Whether to run code that comes with the model.
             dtype: dtype of the weights.
             quantization: Quantisation of the linear layers.
-            device: Device that quantised weights are loaded to.
+            device: Device that the weights are loaded to.
             adapter: Settings of a new peft adapter.
             loader: Function that returns backbone and tokenizer.
             **settings: Fields of `EncodingConfig`.

@@ -35,7 +35,7 @@ class Shape:
         heads: Number of attention heads.
         dtype: See `SentenceEncoder.from_pretrained`, also for the settings below.
         quantization: Quantisation of the linear layers.
-        device: Device that quantised weights are loaded to.
+        device: Device that the weights are loaded to.
         adapter: Settings of a peft adapter.
     """
 

@@ -107,7 +107,7 @@ def assemble(
 
     Args:
         cfg: What `check_config` has returned.
-        device: Device that quantised weights are loaded to. On ``meta`` the weights of the encoder have
+        device: Device that weights are loaded to. On ``meta`` the weights of the encoder have
             shapes and no values, nothing is read of a model but its configuration and its tokenizer, the
             weights of an earlier run are not loaded, and auxiliary models not connected. A model that a
             function of its own builds has values there too.

@@ -161,18 +161,19 @@ def cached_vectors(encoder: SentenceEncoder, cache_dir: str) -> CachedVectors:
         return CachedVectors(encoder, Path(cache_dir) / fingerprint(encoder)[:16])
 
 
-def encoding_device(accelerator: str) -> str:
+def encoding_device(accelerator: str, key: str = "accelerator") -> str:
     """Return the device that encodes; of several GPUs the first visible one.
 
     Args:
         accelerator: See `choose_accelerator`.
+        key: Setting that it comes from.
     """
-    chosen = choose_accelerator(accelerator, "accelerator")
+    chosen = choose_accelerator(accelerator, key)
     return chosen if chosen in ("cpu", "mps") else "cuda:0"
 
 
 def load_named(
-    source: str, texts: Sequence[Sequence[str]], trust_remote_code: bool = False
+    source: str, texts: Sequence[Sequence[str]], trust_remote_code: bool = False, accelerator: str = "auto"
 ) -> SentenceEncoder:
     """Load the encoder that a user names on the command line to where it encodes, see `encoding_device`.
 
@@ -181,22 +182,24 @@ def load_named(
             of that name.
         texts: Columns of texts to encode; what the encoder does not see of them is logged.
         trust_remote_code: See `load`.
+        accelerator: Value of ``--device``.
 
     Raises:
         UserError: There is nothing of that name, or it cannot be loaded.
     """
+    device = encoding_device(accelerator, "--device")
     if Path(source).exists() or "/" in source:
-        encoder = load(source, trust_remote_code=trust_remote_code)
+        encoder = load(source, trust_remote_code=trust_remote_code, device=device)
     elif source in (models := files_of("model")):
         with composing():
             cfg = compose("eval", [f"model={source}"])
-        encoder = load_evaluated(check_config(cfg), "cpu")
+        encoder = load_evaluated(check_config(cfg), device)
     else:
         raise CheckpointError(
             f"{source} is neither a folder here nor a choice of model=. {suggest(source, models)}".strip(),
             hint="Ids of the model hub have the form owner/name.",
         )
-    encoder.to(encoding_device("auto"))
+    encoder.to(device)
     report_unseen(encoder, [("texts", texts, encoder.tokenizer.lengths.eval)])
     return encoder
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sts_lightning.cli.errors import reporting
-from sts_lightning.core.errors import ConfigError, InterruptedRunError
+from sts_lightning.core.errors import ConfigError, MemoryShortageError, InterruptedRunError
 from sts_lightning.core.signals import Stopped
 
 
@@ -44,6 +44,15 @@ def test_memory_that_does_not_suffice(error: BaseException, capsys: pytest.Captu
     status, said = after(error, capsys)
     assert status == 1
     assert "memory ran out" in said
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("much"), MemoryShortageError("memory ran out (much).", hint="B")]
+)
+def test_a_shortage_names_options_of_the_command(error: BaseException) -> None:
+    with pytest.raises(SystemExit) as left, reporting(traces=False, on_shortage="A"):
+        raise error
+    assert str(left.value) == "error: memory ran out (much). A"
 
 
 @pytest.mark.parametrize(

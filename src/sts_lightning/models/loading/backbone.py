@@ -74,8 +74,8 @@ def load_backbone(base: Base, trust_remote_code: bool = False, device: str | Non
     Args:
         base: The model, and how it is loaded.
         trust_remote_code: Whether to run code that comes with the model.
-        device: Device that quantised weights are loaded to, without a copy in host memory; by default the GPU
-            of this process if there is one.
+        device: Device that the weights are loaded to; by default the host, and of quantised ones the GPU of
+            this process if there is one. Quantised ones have no copy in host memory.
 
     Raises:
         ValueError: The quantisation is unknown, or the model has no layer for it.
@@ -143,6 +143,8 @@ def load_backbone(base: Base, trust_remote_code: bool = False, device: str | Non
             f"{name} has another architecture than {written_for}, with further weights "
             f"({', '.join(sorted(further)[:3])}, ...); choose another model."
         )
+    if device is not None and base.quantization == "none":  # whoever tests the encoder computes there
+        backbone.to(device)
     check_finite(backbone.named_parameters(), name, "model.name")
     prepare(backbone)
     set_attention(backbone, settings, name)
@@ -171,7 +173,7 @@ def load_merged(adapter: Base, folder: Path, trust_remote_code: bool, device: st
         adapter: The adapter, and how it is loaded; its quantisation must be ``none``.
         folder: Its folder.
         trust_remote_code: Whether to run code that comes with the base.
-        device: Device that quantised weights of the base are loaded to.
+        device: See `load_backbone`.
 
     Raises:
         ValueError: The adapter does not fit the base.

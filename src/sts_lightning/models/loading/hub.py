@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,7 +90,7 @@ def find(name: str) -> tuple[str, dict[str, Any]]:
 
 def gated(name: str, error: Exception) -> ConfigError | None:
     """Return what to do about an error of a model whose licence must be accepted; None for other errors."""
-    if "gated repo" not in str(error):  # as the hub's library and transformers both say
+    if not re.search("access (a )?gated repo", str(error)):  # of the hub's library, of transformers
         return None
     return ConfigError(
         f"{name} is gated: the hub gives it to those who have accepted its licence.",

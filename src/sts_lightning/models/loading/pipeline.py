@@ -186,7 +186,7 @@ def from_pipeline(
         trust_remote_code: Whether to run code that comes with the transformer; other modules are never run.
         dtype: dtype of the transformer's weights.
         quantization: Quantisation of the linear layers.
-        device: Device that quantised weights are loaded to.
+        device: Device that the weights are loaded to.
         adapter: Settings of a new peft adapter.
         loader: Function that returns backbone and tokenizer.
         **settings: Fields of `EncodingConfig`; None for those of the pipeline. A
@@ -212,7 +212,7 @@ def from_pipeline(
         tokenizer,
         adapter=adapter,
         base=pinned(base, backbone),
-        projector=None if projector is None else projector.to(backbone.device.type),
+        projector=projector,
         **stated | given,
     )
     rows, text = encoder.tokenizer, "%s: pooling %s, template %r, %s%s tokens"
@@ -233,7 +233,7 @@ def read_model(
         name: See `from_pipeline`, also for what is read of other folders.
         trust_remote_code: Whether to run code that comes with the transformer.
         quantization: Quantisation of the linear layers; None for that of the training.
-        device: Device that quantised weights are loaded to.
+        device: Device that the weights are loaded to.
 
     Returns:
         The encoder, and the precision in which its weights are meant to be used; None for their own.

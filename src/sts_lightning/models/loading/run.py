@@ -17,7 +17,8 @@ from sts_lightning.core.choices import Precision, Quantization, TextEdit
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.core.hardware import cpu_multiplies_bfloat16
 from sts_lightning.models.encoder import SentenceEncoder, freeze
-from sts_lightning.models.loading.backbone import Loader, load_backbone
+from sts_lightning.models.encoding import Base
+from sts_lightning.models.loading.backbone import Loaded, Loader, load_backbone
 from sts_lightning.models.loading.checks import check_finite, check_weights
 from sts_lightning.models.loading.folder import write_model
 from sts_lightning.models.loading.hub import OWN_FILE
@@ -35,7 +36,7 @@ def build_encoder(
     Args:
         model: Configuration group ``model``.
         prompt: Configuration group ``prompt``.
-        device: Device that quantised weights are loaded to; by default a CUDA device if there is one.
+        device: See `load_backbone`.
         loader: Function that returns backbone and tokenizer.
 
     Raises:
@@ -46,10 +47,12 @@ def build_encoder(
     optional = {"pooling", "query", "document"}
     arguments = {str(key): value for key, value in prompt.items() if key not in optional or value is not None}
     check_target("model", model)
-    if device is not None and model.get("quantization", "none") != "none":
-        arguments["device"] = device
+
+    def to_device(base: Base, trust_remote_code: bool, own: str | None) -> Loaded:
+        return loader(base, trust_remote_code, own or device)
+
     try:
-        encoder: SentenceEncoder = build("model", model, SentenceEncoder, {"loader": loader}, **arguments)
+        encoder: SentenceEncoder = build("model", model, SentenceEncoder, {"loader": to_device}, **arguments)
     except ConfigError as error:
         message = str(error).removeprefix("model: ").removeprefix("model.")
         name = message.partition(" ")[0]
@@ -96,7 +99,8 @@ def load(
         step: Step of a run whose weights are loaded, one that the run kept; None for the selected ones.
         trust_remote_code: Whether to run code that comes with the model.
         quantization: Quantisation of the linear layers; None for that of the training.
-        device: Device that quantised weights are loaded to; by default a CUDA device if there is one.
+        device: Device that the weights are loaded to; by default the host, and of quantised ones a CUDA
+            device if there is one.
 
     Raises:
         CheckpointError: The folder is neither a finished run nor a model, or its files are broken.
