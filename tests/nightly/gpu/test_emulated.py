@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import platform
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -228,3 +229,26 @@ def test_a_quantised_run_starts_from_another_and_is_read_and_exported(config: Co
     assert scores[1] == pytest.approx(scores[0], abs=0.1)
     for folder in ("merged", "adapter"):
         np.testing.assert_allclose(sts_lightning.load(tmp_path / folder).encode(TEXTS), vectors, atol=1e-5)
+
+
+def test_the_last_micro_batch_is_kept_in_the_memory_of_one() -> None:
+    """The backward pass begins with it; the gradient is the same to the bit, dropout included."""
+    with emulated_gpu() as gpu:
+        encoder = decoder(torch.device("cuda", 0))
+        batch = encoder.prepare(10_000, training=True, launch=1)([TEXTS * 4], [None])
+        batch = batch.limited(most_tokens=batch.padded_tokens // 3)
+        chunks = [{name: ids.to("cuda") for name, ids in chunk.items()} for chunk in batch.chunks]
+        found = {}
+        for kept in (0, batch.last_within(None, batch.padded_tokens // 3), len(chunks)):
+            encoder.zero_grad()
+            torch.manual_seed(2)
+            gpu.reset_peak()
+            encoder(replace(batch, chunks=chunks), kept).square().sum().backward()
+            gradients = [
+                weight.grad.flatten().cpu() for weight in encoder.parameters() if weight.grad is not None
+            ]
+            found[kept] = gpu.peak, torch.cat(gradients)
+    (none, recomputed), (one, kept_last), (all_of_them, expected) = found.values()
+    assert torch.equal(recomputed, expected)
+    assert torch.equal(kept_last, expected)
+    assert one <= 1.1 * none < all_of_them
