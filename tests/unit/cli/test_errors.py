@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sts_lightning.cli.errors import reporting
-from sts_lightning.core.errors import ConfigError, MemoryShortageError, InterruptedRunError
+from sts_lightning.core.errors import ConfigError, InterruptedRunError, MemoryShortageError
 from sts_lightning.core.signals import Stopped
 
 
