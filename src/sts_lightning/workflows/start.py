@@ -135,8 +135,9 @@ def _for_folder(folder: RunFolder, cfg: DictConfig, resume: bool = False) -> Dic
     stored = OmegaConf.create(folder.settings())
     decided = ("chunk_tokens", "launch_tokens", "deterministic")
     for key in ("precision", "model.dtype", *(f"trainer.{name}" for name in decided)):
-        if OmegaConf.select(cfg, key) == "auto":
-            OmegaConf.update(cfg, key, OmegaConf.select(stored, key))
+        value = OmegaConf.select(stored, key)
+        if OmegaConf.select(cfg, key) == "auto" and value is not None:  # None: of a version without it
+            OmegaConf.update(cfg, key, value)
     if not resume:
         check_same(folder, cfg)
     return cfg

@@ -116,6 +116,16 @@ def test_an_added_setting_that_others_read_does_not_prevent_resuming(tmp_path: P
     assert run.load_config().data.batch_size == 24
 
 
+def test_what_an_earlier_version_did_not_decide_is_decided_anew(tmp_path: Path) -> None:
+    with composed("train", *SHORT_RUN, output=tmp_path) as cfg:
+        run, checked = RunFolder(tmp_path), check_config(cfg)
+    stored = with_machine(checked, resolve_machine(checked))
+    del stored.trainer.launch_tokens
+    run.save_config(stored)
+    found = workflow._for_folder(run, checked)
+    assert (found.trainer.launch_tokens, found.trainer.chunk_tokens) == ("auto", stored.trainer.chunk_tokens)
+
+
 @pytest.mark.parametrize(("devices", "rejected"), [(2, True), (1, False)])
 def test_a_sweep_over_several_devices_in_one_process_is_rejected(
     devices: int, rejected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
