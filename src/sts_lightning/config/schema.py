@@ -233,7 +233,7 @@ class TrainerConfig(Settings):
     log_every_n_steps: Annotated[Count, NOTHING]
     deterministic: Deterministic
     chunk_tokens: Annotated[Count | Literal["auto"], ORDER]
-    launch_tokens: Annotated[Annotated[int, Ge(0)] | Literal["auto"], ORDER]
+    launch_tokens: Annotated[Annotated[int, Ge(0)] | Literal["auto"], ORDER] = "auto"
     micro_batch_size: Annotated[Count | Literal["auto"] | None, ORDER] = None
     gradient_checkpointing: Annotated[bool, COST]
     extra: dict[str, Any] = {}
